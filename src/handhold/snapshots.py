@@ -67,6 +67,10 @@ class Snapshots:
             recorded = self.recorder.end(session, call_id, copies=copies)
             return self._finish(recorded) if copies else recorded
 
+    def list_open(self, session: str) -> list[str]:
+        """The ids of the session's calls that have begun and not ended."""
+        return self.recorder.list_open(session)
+
     def copy(self) -> None:
         """Copy what was changed, for the next call."""
         with translate_os_errors(self._root.real):

@@ -35,7 +35,9 @@ def main() -> None:
     if job.get("events"):
         write_files(EVENTS, {"wanted": ""})
     report: dict[str, Any] = {}
-    with running_model(steps, client.our_tools) as model:
+    trees: dict[int, dict[str, str]] = {}  # by the step that is asked for next
+    on_step = (lambda step: trees.setdefault(step, read_tree(project))) if job.get("trees") else (lambda _: None)
+    with running_model(steps, client.our_tools, on_step) as model:
         file, settings = client.settings
         write_files(HOME, {file: settings(model.url)})
         environment |= client.environment(model.url)
@@ -51,6 +53,7 @@ def main() -> None:
             report["agent"] = run(argv, environment, AGENT_SECONDS)
         report["requests"] = [vars(request) for request in model.requests]
     report["tree"] = read_tree(project)
+    report["trees"] = [trees[step] for step in sorted(trees)]
     log = run(["handhold", "log", "--everyone", "--json"], environment, COMMAND_SECONDS)
     entries: list[dict[str, Any]] = json.loads(log["output"]) if log["status"] == 0 else []
     report["log"] = entries

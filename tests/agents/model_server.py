@@ -279,6 +279,7 @@ class ModelServer:
     ours: str
     url: str = ""
     requests: list[Request] = field(default_factory=list[Request])
+    on_step: Callable[[int], object] = lambda _: None  # called when a step is asked for, before it is answered
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def take(self, path: str, face: Face, body: JSON) -> tuple[int, Calls]:
@@ -288,13 +289,17 @@ class ModelServer:
         shape = shape_of_request(path, body, tools, self.ours)
         with self.lock:
             self.requests.append(Request(step, [tool["name"] for tool in tools], shape))
+            if tools:
+                self.on_step(step)
         return step, self.steps[step] if tools and step < len(self.steps) else []
 
 
 @contextmanager
-def running_model(steps: list[Calls], ours: str) -> Iterator[ModelServer]:
+def running_model(
+    steps: list[Calls], ours: str, on_step: Callable[[int], object] = lambda _: None
+) -> Iterator[ModelServer]:
     """A server with this script on a free port of loopback; it stops at the end of the block."""
-    model = ModelServer(steps, ours)
+    model = ModelServer(steps, ours, on_step=on_step)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -116,6 +116,30 @@ def test_c94_another_prompt_is_another_turn_and_the_same_one_is_not(client: str,
         assert [entry.call.turn for entry in box.log()] == ["turn-1", "turn-1", "turn-2"]
 
 
+@pytest.mark.parametrize(
+    "result",
+    ['{"type":"function_call_output","call_id":"call-0"}', '{"type":"tool_result","tool_use_id":"call-0"}', ""],
+)
+def test_c94_a_call_that_was_denied_ends_when_its_result_is_in_the_transcript(
+    result: str, folder: Path, tmp_path: Path
+):
+    transcript = tmp_path / "transcript.jsonl"
+    transcript.write_text('{"type":"function_call","call_id":"call-0"}\n')
+    fields = {"transcript_path": str(transcript)}
+    run("codex", folder, "turn")
+    run("codex", folder, "begin", **call("codex", 0), **fields)
+    with transcript.open("a") as file:
+        file.write(result + "\n")
+    run("codex", folder, "begin", **call("codex", 1), **fields)
+    (folder / "a.txt").write_text("by the second\n")
+    run("codex", folder, "end", **call("codex", 1), **fields)
+    with Toolbox.open(folder, session="codex:abc") as box:
+        (entry,) = box.log()
+    assert entry.call.call_id == ("call-1" if result else "call-0"), (
+        "both were under way, and the first names the entry"
+    )
+
+
 def test_c94_a_patch_names_every_file_that_it_touches():
     patch = "*** Begin Patch\n*** Add File: n\n+x\n*** Update File: a\n*** Move to: b\n@@\n-1\n+2\n*** Delete File: d\n*** End Patch"
     event = {"hook_event_name": "PreToolUse", "session_id": "s", "tool_name": "apply_patch", "tool_use_id": "c"}

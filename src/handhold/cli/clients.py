@@ -133,7 +133,7 @@ def build_opencode() -> MCPClient:
         # Not in `.opencode`: for a folder of that name, opencode installs packages.
         hooks=ConfigPlace(".handhold/opencode.js", get_config_path("opencode/handhold.js")),
         hooks_setting=(("plugin",), ("./.handhold/opencode.js", "./handhold.js")),
-        only=[(config, Member(("tools", name), False)) for name in own],  # noqa: FBT003
+        only=[(config, Member(("permission", name), "deny")) for name in own],
     )
 
 

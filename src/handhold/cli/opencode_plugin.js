@@ -67,6 +67,12 @@ export const Handhold = async ({ client, directory }) => {
       await record("after", input.sessionID, { tool_name: input.tool, tool_use_id: input.callID, tool_input: input.args })
     },
     event: async ({ event }) => {
+      const part = event.type === "message.part.updated" ? event.properties.part : undefined
+      if (part?.type === "tool" && part.state?.status === "error" && TOOLS.includes(part.tool)) {
+        waiting.delete(part.callID) // denied, or failed: then there is no `tool.execute.after`
+        const call = { tool_name: part.tool, tool_use_id: part.callID, tool_input: part.state.input ?? {} }
+        await record("after", part.sessionID, call)
+      }
       const session = event.properties?.sessionID ?? event.properties?.info?.id
       if (event.type === "session.created" && session) await record("start", session)
       if (event.type === "session.idle" && session) await record("idle", session)

@@ -39,6 +39,7 @@ class HookEvent:
     folder: str  # the client's working directory
     window: Window | None = None  # of a beginning; of an end only its session and id count
     prompt: str = ""  # the id of what the person asked for, if the client has one: it names the turn
+    transcript: str = ""  # the file in which the client keeps its session
 
 
 _TOOL_EVENTS: Mapping[str, Action] = {"PreToolUse": "begin", "PostToolUse": "end"}
@@ -107,7 +108,7 @@ def parse_event(client: str, given: Mapping[str, Any]) -> HookEvent | None:
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
     call_id = _text(given, "tool_use_id") or _derive_id(tool, text)
     window = Window(name, call_id, tool, _text(given, "turn_id"), text, paths)
-    return HookEvent(action, name, folder, window, prompt)
+    return HookEvent(action, name, folder, window, prompt, _text(given, "transcript_path"))
 
 
 def _find_paths(dialect: HookDialect, tool: str, arguments: Mapping[str, Any]) -> tuple[bool, tuple[str, ...] | None]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
 from handhold.hooks.events import HookEvent, parse_event
+from handhold.hooks.transcript import has_result
 from handhold.logs import log_swallowed, suppress_and_log
 from handhold.snapshots import find_recorded_root
 from handhold.toolbox import Toolbox
@@ -81,6 +82,10 @@ def record_event(event: HookEvent, process: str, state: Path | None, *, copies: 
             snapshots.start()
         if window is None:
             return
+        if event.action == "begin" and event.transcript:
+            for call in snapshots.list_open(event.session):
+                if has_result(event.transcript, call):
+                    snapshots.end(event.session, call)
         if event.action == "end":
             snapshots.end(event.session, window.call_id, copies=copies)
         elif window.paths is None:

@@ -124,6 +124,9 @@ class Recorder:
             self.copy_some()
         return recorded
 
+    def list_open(self, session: str) -> list[str]:
+        return [each.window.call_id for each in self._windows.list_open() if each.window.session == session]
+
     def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
         """Record what changed since the last scan, and close windows that never ended: those of a session, those whose
         process is dead; without a session, all."""

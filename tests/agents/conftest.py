@@ -1,0 +1,52 @@
+"""The containers of the agents."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.bed import AGENTS, EVERY, HANDHOLD, HERE, SAMPLE
+from tests.agents.clients import CLIENTS
+from tests.containers.engine import Container, Engine, install_handhold, running_engine
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    # Not tmp_path: the engine's sockets need a short path.
+    folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
+    with folder as name, running_engine(Path(name), in_memory=True) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def image(engine: Engine) -> str:
+    return engine.load_image()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | Path]:
+    """What each container gets, beside its agent."""
+    folder = tmp_path_factory.mktemp("agents")
+    app, program = folder / "app", folder / "handhold"
+    install_handhold(app, "shell,search,mcp")
+    program.write_bytes(HANDHOLD)
+    program.chmod(0o755)
+    ours = {f"bed/tests/agents/{name}.py": HERE / f"{name}.py" for name in ("driver", "clients", "model_server")}
+    return {"app": app, "usr/local/bin/handhold": program, **ours}
+
+
+@pytest.fixture(scope="module", params=EVERY)
+def client(request: pytest.FixtureRequest) -> str:
+    kinds = ("all",) if request.param not in SAMPLE else ("all", "sample")
+    if not any((AGENTS / f"made-{kind}").exists() for kind in kinds):
+        pytest.skip("the agent is not installed: run `just agents --all`")
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def container(engine: Engine, image: str, files: dict[str, bytes | Path], client: str) -> Iterator[Container]:
+    packages = {f"agents/{name}": AGENTS / "node_modules" / name for name in CLIENTS[client].packages}
+    tmpfs = ("/ws", "/home/user", "/tmp")
+    with engine.running_container(image, {**files, **packages}, tmpfs=tmpfs) as container:
+        yield container

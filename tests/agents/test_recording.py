@@ -1,0 +1,81 @@
+"""What the agents' own tools do is recorded call by call, and undone byte for byte. Their results are as without us."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.agents.bed import HERE, MARKS, run_agent, without_settings
+from tests.agents.clients import CLIENTS
+from tests.containers.engine import Container
+from tests.scale import nightly
+
+pytestmark = MARKS
+DATA = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))
+RECORDED = tuple(DATA["edits"])  # whose tools the script calls
+SAMPLED = "tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn"
+Steps = list[list[dict[str, Any]]]
+
+
+def make_steps(client: str, kind: str) -> Steps:
+    if kind == "edits":
+        return DATA["edits"][client]
+    return [[make_call(client, command)] for command in DATA["commands"]]
+
+
+def make_call(client: str, command: str) -> dict[str, Any]:
+    if client == "codex":
+        return {"tool": "exec_command", "input": {"cmd": command}}
+    return {"tool": "Bash", "input": {"command": command, "description": "A step"}}
+
+
+def comparable(tree: dict[str, str]) -> dict[str, str]:
+    """What is the same in two runs: git's index has times and inodes in it."""
+    return {name: text for name, text in without_settings(tree).items() if name != ".git/index"}
+
+
+def undo(call: str) -> list[str]:
+    return ["handhold", "undo", "--session", "{session}", *(["--call", call] if call else ["--all"])]
+
+
+@nightly(sampled_by=SAMPLED)
+@pytest.mark.parametrize("kind", ["commands", "edits"])
+def test_c94_twenty_calls_are_recorded_each_and_undone_each(container: Container, client: str, kind: str):
+    if client not in RECORDED:
+        pytest.skip("a sample of its calls is in test_agents.py")
+    steps = make_steps(client, kind)
+    plain = run_agent(container, client, steps, files=DATA["files"], plain=True, trees=True)
+    calls = [f"call_{number}_0" for number in range(len(steps))]
+    later = [
+        *(undo(call) for call in reversed(calls)),
+        ["handhold", "redo", "--session", "{session}", "--all"],
+        undo(""),
+    ]
+    report = run_agent(container, client, steps, files=DATA["files"], trees=True, after=later)
+    trees = [without_settings(tree) for tree in report["trees"]]
+    assert len(trees) == len(steps) + 1
+    assert list(map(comparable, trees)) == list(map(comparable, plain["trees"])), "it works otherwise with us"
+    changed = [call for call, before, after in zip(calls, trees[:-1], trees[1:], strict=True) if before != after]
+    assert len(changed) > 15
+    assert [entry["call"]["call_id"] for entry in report["log"]] == changed
+    assert {entry["call"]["session"].split(":")[0] for entry in report["log"]} == {client}
+    *each, redone, undone = report["after"]
+    for call, before, done in zip(reversed(calls), reversed(trees[:-1]), each, strict=True):
+        assert (done["status"] == 0) is (call in changed), (call, done)
+        assert without_settings(done["tree"]) == before, call
+    assert without_settings(redone["tree"]) == trees[-1]
+    assert without_settings(undone["tree"]) == trees[0]
+
+
+@nightly(sampled_by=SAMPLED)
+def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Container, client: str):
+    if client == "gemini-cli":
+        pytest.skip("install refuses --only")
+    report = run_agent(container, client, [], install=["--only"])
+    assert report["agent"]["status"] == 0
+    first = next(request for request in report["requests"] if request["tools"])
+    others = [name for name in first["tools"] if not name.startswith(CLIENTS[client].our_tools)]
+    assert any(name.startswith(CLIENTS[client].our_tools) for name in first["tools"])
+    own = {*DATA["own tools"][client]}
+    remains = {"codex": {"apply_patch"}}.get(client, set())
+    assert own.intersection(others) == remains, others
