@@ -79,3 +79,47 @@ def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Contai
     own = {*DATA["own tools"][client]}
     remains = {"codex": {"apply_patch"}}.get(client, set())
     assert own.intersection(others) == remains, others
+
+
+HOOK_FILES = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
+HANG = """
+import re, sys
+text = open(sys.argv[1]).read().replace(sys.argv[2], "sleep 60")
+open(sys.argv[1], "w").write(re.sub(r'"timeout": \\d+', '"timeout": 2', text))
+"""
+
+
+@nightly(sampled_by="tests/cli/test_hook.py::test_c94_a_hook_that_fails_says_so_and_lets_the_client_go_on")
+@pytest.mark.parametrize("fault", ["missing", "missing, strict", "hangs", "killed server"])
+def test_c94_if_a_hook_fails_the_client_goes_on_or_is_blocked_and_the_gap_is_booked(
+    container: Container, client: str, fault: str
+):
+    if client not in HOOK_FILES:
+        pytest.skip("a sample of its calls is in test_agents.py")
+    file, command = HOOK_FILES[client], f"handhold hook {client}"
+    commands = ["echo 1 > one.txt", "echo 2 > two.txt"]
+    between: list[list[str]] = []
+    if fault.startswith("missing"):
+        between = [["sed", "-i", f"s/{command}/no{command}/g", file]]
+    elif fault == "hangs":
+        between = [["python3", "-c", HANG, file, command]]
+    else:
+        commands.insert(0, "pkill -9 -f '[m]ain.. mcp'")
+    report = run_agent(
+        container,
+        client,
+        [[make_call(client, each)] for each in commands],
+        install=["--strict"] if "strict" in fault else [],
+        between=between,
+        after=[["handhold", "watch", "--", "true"], ["handhold", "log", "--everyone", "--json"]],
+    )
+    assert report["agent"]["status"] == 0
+    made = {name for name in report["tree"] if name in ("one.txt", "two.txt")}
+    entries = json.loads(report["after"][1]["output"])
+    booked = {(entry["call"]["tool"], path.rsplit("/")[-1]) for entry in entries for path in entry["paths"]}
+    if "strict" in fault:
+        assert (made, booked) == (set(), set())
+    else:
+        tool = "Bash" if fault == "killed server" else "foreign"
+        assert made == {"one.txt", "two.txt"}
+        assert booked == {(tool, name) for name in made}

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
+from handhold.dialects.error_messages import format_plain_error
 from handhold.hooks.events import HookEvent, parse_event
 from handhold.hooks.transcript import has_result
 from handhold.logs import log_swallowed, suppress_and_log
@@ -44,7 +45,7 @@ def answer_event(request: HookRequest, state: Path | None, *, copies: bool = Tru
             record_event(event, request.process, state, copies=copies)
     except (ToolError, OSError, ValueError) as error:
         log_swallowed()
-        reason = f"{error.code}: {error}" if isinstance(error, ToolError) else str(error)
+        reason = f"{error.code}: {format_plain_error(error)}" if isinstance(error, ToolError) else str(error)
         message = f"handhold: this is not recorded: {reason}"
         if request.is_strict:
             return HookAnswer("", message, EXIT_BLOCKED)
