@@ -39,7 +39,7 @@ def main() -> None:
     on_step = (lambda step: trees.setdefault(step, read_tree(project))) if job.get("trees") else (lambda _: None)
     with running_model(steps, client.our_tools, on_step) as model:
         file, settings = client.settings
-        write_files(HOME, {file: settings(model.url)})
+        write_files(HOME, {file: settings(model.url), **job.get("home", {})})
         environment |= client.environment(model.url)
         for words in job.get("before", []):
             run(words, environment, COMMAND_SECONDS)
@@ -49,7 +49,8 @@ def main() -> None:
         for words in job.get("between", []):
             run(words, environment, COMMAND_SECONDS)
         if report["install"]["status"] == 0:
-            argv = [*(str(PACKAGES / part) for part in client.program), *client.arguments]
+            arguments = job.get("arguments", client.arguments)
+            argv = [*(str(PACKAGES / part) for part in client.program), *arguments]
             report["agent"] = run(argv, environment, AGENT_SECONDS)
         report["requests"] = [vars(request) for request in model.requests]
     report["tree"] = read_tree(project)

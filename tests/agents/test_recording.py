@@ -81,6 +81,26 @@ def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Contai
     assert own.intersection(others) == remains, others
 
 
+@nightly(sampled_by=SAMPLED)
+def test_c94_the_users_own_rules_decide_as_without_us(container: Container, client: str):
+    """Deny, ask and allow in Claude Code, and the read-only sandbox of Codex. Without a person, what is asked is denied."""
+    if client not in DATA["rules"]:
+        pytest.skip("its rules are not scripted")
+    rules = DATA["rules"][client]
+    home = {name: json.dumps(settings) for name, settings in rules["home"].items()}
+    run = {"files": DATA["files"], "arguments": rules["arguments"], "home": home, "trees": True}
+    plain = run_agent(container, client, rules["steps"], plain=True, **run)
+    report = run_agent(container, client, rules["steps"], **run)
+    made = [
+        name for name in report["tree"] if name in without_settings(report["tree"]) and name not in report["installed"]
+    ]
+    assert sorted(name for name in made if not name.endswith("/")) == rules["made"]
+    assert list(map(comparable, report["trees"])) == list(map(comparable, plain["trees"]))
+    assert len(report["trees"]) == len(rules["steps"]) + 1
+    changed = [entry["paths"] for entry in report["log"]]
+    assert len(changed) == len(rules["made"])
+
+
 HOOK_FILES = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
 HANG = """
 import re, sys
