@@ -23,7 +23,9 @@ def main(lifeline: int, command: list[str]) -> int:
     fcntl.fcntl(lifeline, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     try:
         # Python ignores SIGPIPE; the command must not inherit that.
-        shell = os.posix_spawnp(command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ))
+        shell = os.posix_spawnp(
+            command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
+        )
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127
