@@ -470,7 +470,10 @@ def of_command(command: click.Command, way: str) -> Iterator[str]:
     context = click.Context(command, info_name=way)
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
     yield f"## {way}"
-    yield f"`{' '.join([way, *(each.make_metavar(context) for each in arguments), '[OPTIONS]'])}`"
+    words = [[each.make_metavar(context) for each in arguments], ["[OPTIONS]"]]
+    if not command.context_settings.get("allow_interspersed_args", True):  # what follows an argument belongs to it
+        words.reverse()
+    yield f"`{' '.join([way, *words[0], *words[1]])}`"
     for part in inspect.cleandoc(command.help or "").split("\n\n"):
         plainly, _, as_it_is = part.partition("\b\n")  # Click's mark for lines that are not re-wrapped
         yield f"```text\n{as_it_is}\n```\n" if as_it_is else f"{plainly}\n"

@@ -30,6 +30,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "diff": CommandSpec("handhold.cli.diff:diff", "Show the changes of a call, a turn or the session."),
     "undo": CommandSpec("handhold.cli.undo:undo", "Undo the last change, a call, a turn or the session."),
     "redo": CommandSpec("handhold.cli.undo:redo", "Redo what was undone."),
+    "run": CommandSpec("handhold.cli.run:run", "Run a command in the sandbox, with its own output and exit status."),
     "watch": CommandSpec("handhold.cli.watch:watch", "Run any program and record what changes, for undo."),
     "adopt": CommandSpec("handhold.cli.adopt:adopt", "Record what others changed at some paths."),
     "forget": CommandSpec("handhold.cli.forget:forget", "Remove what is kept of files for undo."),

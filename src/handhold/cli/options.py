@@ -15,14 +15,23 @@ from handhold.cli import candidates
 from handhold.cli.progress import show_progress
 from handhold.cli.state import default_root, open_store
 from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
-from handhold.core.errors import NoPendingApproval, NothingToUndo, SettingsBroken, StateDamaged, ToolError
+from handhold.core.errors import (
+    Denied,
+    NoPendingApproval,
+    NotApproved,
+    NothingToUndo,
+    SettingsBroken,
+    StateDamaged,
+    ToolError,
+)
 from handhold.core.ports.recording import FOREIGN
 from handhold.core.text.display_text import escape_invisible
-from handhold.dialects.error_messages import format_plain_error
+from handhold.dialects.error_messages import format_plain_error, format_subject
 
 if TYPE_CHECKING:
     from handhold.core.history import Target
     from handhold.core.ports.approvals import Approver
+    from handhold.core.ports.dialect import Dialect
     from handhold.toolbox import Toolbox
 
 EXIT_REFUSED = 1
@@ -34,7 +43,7 @@ class ToolboxOptions(TypedDict):
     """The options that select and configure a toolbox."""
 
     root: tuple[Path, ...]
-    dialect: str
+    dialect: "str | Dialect"
     session: str
     state: Path | None
     policy: Mode | None
@@ -218,6 +227,13 @@ def format_tool_error(error: ToolError) -> str:
             return f"The settings in {path} are invalid: {because}. Correct or remove the file."
         case NoPendingApproval(wanted=wanted, because=because):
             return f"Cannot answer {wanted}: {because}. `handhold approve` lists the pending approvals."
+        case NotApproved(because=because, asked=True):
+            return f"{format_subject(error)} was not approved. Reason for asking: {because.rstrip('.')}."
+        case NotApproved(because=because, approval=approval) if approval:
+            how = f"Allow it with `handhold approve {approval}`, then repeat the command."
+            return f"{format_subject(error)} needs approval: {because.rstrip('.')}. {how}"
+        case Denied(because=because, of_command=True) | Denied(because=because, rule="mode read-only"):
+            return f"{because[:1].upper()}{because[1:].rstrip('.')}."
         case StateDamaged(path=path, because=because):
             return f"The stored state at {path} is damaged: {because}. `handhold log --verify` checks the journal."
         case NothingToUndo(wanted=reason):

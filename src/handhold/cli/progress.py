@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from time import monotonic
 
-from handhold.cli.terminal import get_columns, truncate
+from handhold.cli.terminal import get_columns, is_stderr_terminal, truncate
 from handhold.progress import listen
 
 SHOW_AFTER_SECONDS = 1.0
@@ -16,7 +16,7 @@ BAR_COLUMNS = 24
 @contextmanager
 def show_progress() -> Generator[None]:
     """Show a bar during the block and erase it afterwards."""
-    if not sys.stderr.isatty():
+    if not is_stderr_terminal():
         yield
         return
     bar = ProgressBar(monotonic() + SHOW_AFTER_SECONDS)

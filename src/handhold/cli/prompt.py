@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import click
 
 from handhold.cli.state import get_user_at_host
-from handhold.cli.terminal import colour_diff_line, colour_text
+from handhold.cli.terminal import colour_diff_line, colour_text, is_stderr_terminal, is_terminal, save_terminal_settings
 from handhold.core.ports.approvals import Consent, Question
 from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
 
@@ -19,7 +19,7 @@ MAX_DIFF_LINES = 200  # in addition to the lines that are never truncated
 
 
 def is_interactive() -> bool:
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return is_terminal(sys.stdin) and is_stderr_terminal()
 
 
 def read_answer(prompt: str) -> str:
@@ -35,12 +35,17 @@ def confirm(prompt: str) -> bool:
 
 
 class TerminalApprover:
-    """Asks at the terminal. `name` is recorded in the journal as the approver."""
+    """Asks at the terminal. `name` is recorded in the journal as the approver.
+
+    The terminal is then set as it was at first: a command that used it may have turned off echo, lines or Ctrl-C.
+    """
 
     def __init__(self) -> None:
         self.name = get_user_at_host()
+        self._restore_terminal = save_terminal_settings()
 
     def __call__(self, question: Question, /) -> Consent:
+        self._restore_terminal()
         for line in format_question(question):
             click.echo(line, err=True)
         answers = list_choices(question)

@@ -2,7 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+import termios
+from collections.abc import Callable, Iterator, Sequence
+from typing import TextIO
 from unicodedata import category, east_asian_width
 
 import click
@@ -10,6 +12,7 @@ import click
 from handhold.logs import log_swallowed
 
 DIFF_COLOURS = (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("[", "yellow"))
+STDIN = 0
 MIN_COLUMNS, DEFAULT_COLUMNS = 40, 100  # the narrowest layout; the width if it is unknown
 
 
@@ -26,7 +29,35 @@ def colour_text(text: str, colour: str) -> str:
 
 
 def is_stdout_terminal() -> bool:
-    return sys.stdout.isatty()
+    return is_terminal(sys.stdout)
+
+
+def is_stderr_terminal() -> bool:
+    return is_terminal(sys.stderr)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """False for a stream that was closed when we started, which is None."""
+    return stream is not None and stream.isatty()
+
+
+def is_in_background() -> bool:
+    """Whether standard input is our terminal, and another job has it now."""
+    try:
+        return os.tcgetpgrp(STDIN) != os.getpgrp()
+    except OSError:  # no terminal, or not ours
+        log_swallowed()
+        return False
+
+
+def save_terminal_settings() -> Callable[[], None]:
+    """A function that restores the present settings of the terminal, such as echo; without one, it does nothing."""
+    try:
+        settings = termios.tcgetattr(STDIN)
+    except termios.error:
+        log_swallowed()
+        return lambda: None
+    return lambda: termios.tcsetattr(STDIN, termios.TCSANOW, settings)
 
 
 def get_columns() -> int:

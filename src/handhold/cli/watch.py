@@ -3,9 +3,7 @@
 import os
 import signal
 import subprocess
-import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
@@ -14,13 +12,14 @@ import click
 
 from handhold.cli import options
 from handhold.cli.options import exit_with_error
+from handhold.cli.signals import FORWARDED, exit_like, handle_signals
 from handhold.cli.state import default_root
+from handhold.cli.terminal import is_stderr_terminal
 from handhold.core.errors import ToolError
 from handhold.core.ports.recording import Window
 
 NOT_FOUND, NOT_EXECUTABLE = 127, 126  # as a shell exits
 MAX_SHOWN = 5  # paths named in a line for people
-FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 IGNORED = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
 
 
@@ -48,7 +47,7 @@ def watch(root: tuple[Path, ...], state: Path | None, session: str, turn: str, c
                 status = run(command)
             finally:
                 recorded = box.snapshots.end(session, call_id)
-            if sys.stderr.isatty():
+            if is_stderr_terminal():
                 click.echo(describe(recorded.paths, len(recorded.not_kept)), err=True)
     except (ToolError, OSError) as error:
         exit_with_error(error, as_json=False)
@@ -65,32 +64,12 @@ def run(command: Sequence[str]) -> int:
     except PermissionError as error:
         click.echo(f"handhold watch: {command[0]}: {error.strerror}", err=True)
         return NOT_EXECUTABLE
-    with leave_signals_to(child):
-        return child.wait()
 
-
-@contextmanager
-def leave_signals_to(child: "subprocess.Popen[bytes]") -> Generator[None]:
     def forward(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in FORWARDED}
-    before |= {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def exit_like(status: int) -> None:
-    """End as the command ended: with its exit status, or by the same signal."""
-    if status < 0:
-        with suppress(OSError):  # nobody handles SIGKILL
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
-        status = 128 - status  # a signal that does not end us
-    sys.exit(status)
+    with handle_signals({number: forward for number in FORWARDED} | {number: signal.SIG_IGN for number in IGNORED}):
+        return child.wait()
 
 
 def describe(paths: Sequence[str], not_kept: int) -> str:

@@ -230,6 +230,8 @@ class Run:
     direct: bool = False  # on the workspace itself, without an overlay: cannot be undone
     first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
     network: bool = False  # with all of it: a person has approved that
+    folder: str = ""  # where it starts, resolved; empty: where the shell is
+    streams: tuple[int, int, int] | None = None  # descriptors that it gets as its own; its output is then not collected
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -59,9 +59,9 @@ def _format_outcome(result: RunResult, timeout_advice: str) -> Iterator[str]:
     yield from _format_notes(result)
 
 
-def format_warnings(result: RunResult) -> Iterator[str]:
+def format_warnings(result: RunResult, *, with_changes: bool = False) -> Iterator[str]:
     """What even a family that does not list changes reports: changes that were not applied, and limits of the sandbox."""
-    if result.applied != "all":
+    if with_changes or result.applied != "all":
         yield from _format_changes(result)
     yield from _format_conflicts(result.conflicts)
     yield from _format_notes(result)

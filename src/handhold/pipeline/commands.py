@@ -127,19 +127,21 @@ class CommandRunner:
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
-        analysis = self.analyze(request.command, contained=not direct and not sandbox.network)
+        folder = request.folder or self._folder
+        analysis = self.analyze(request.command, contained=not direct and not sandbox.network, folder=folder)
         roots = self._session.files.roots if direct else ()
         decision = self._authorizer.authorize_command(
-            context.call, request.command, analysis, self._folder, wait=context.token.wait_for, directly=roots
+            context.call, request.command, analysis, folder, wait=context.token.wait_for, directly=roots
         )
         return decision, decision.verdict == "approved" and not sandbox.network and connects(analysis)
 
-    def analyze(self, command: str, *, contained: bool) -> CommandAnalysis:
-        """What a command would do, by its text. It does not run."""
+    def analyze(self, command: str, *, contained: bool, folder: str = "") -> CommandAnalysis:
+        """What a command would do, by its text, in `folder` or where the shell is. It does not run."""
         from handhold.core.policy.shell import ShellContext, analyze_command
 
         try:
-            found = analyze_command(command, ShellContext(self._session.files.roots, self._folder, expanduser("~")))
+            context = ShellContext(self._session.files.roots, folder or self._folder, expanduser("~"))
+            found = analyze_command(command, context)
             return replace(found, contained=contained)
         except ExtraMissing as missing:  # not analyzed, so it may also use the network: not contained
             because = f"commands cannot be analyzed unless handhold[{missing.extra}] is installed"

@@ -58,6 +58,10 @@ def test_a_status_that_is_no_signal_names_none(shell: Bench):
     assert shell("exit 128").exit_status.signal == ""
 
 
+def test_a_program_whose_reader_is_gone_ends_silently(shell: Bench):
+    assert shell.shows("yes | head -1") == "y\n"
+
+
 def test_u9_cat_returns_at_once(shell: Bench):
     finished = shell("cat; read line; echo done")
     assert finished.output.head == "done\n"

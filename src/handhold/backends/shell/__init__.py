@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 from time import monotonic
 
 from handhold.backends.files.os_errors import translate_os_errors
@@ -122,7 +122,7 @@ class SandboxedShell:
         self._results = ResultStore(self._folders.results, max_kept_bytes)
         self._shell_state = PersistentShellState(persistence, self._first_root)
         self._running: dict[CommandProcess, int] = {}  # each with the thread that waits for it
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may interrupt its holder and need it
         self._jobs = JobTable()
         self._closed = False
         self._loopback: Loopback | None = None
@@ -256,11 +256,17 @@ class SandboxedShell:
     def restart(self) -> None:
         self._shell_state = PersistentShellState(self._shell_state.persistence, self._first_root)
 
-    def interrupt(self, thread: int | None = None) -> None:
+    def interrupt(self, thread: int | None = None) -> bool:
         with self._lock:
             running = [process for process, waits in self._running.items() if thread in (None, waits)]
         for process in running:
             process.cancel()
+        return bool(running)
+
+    def send_signal(self, number: int) -> bool:
+        with self._lock:
+            running = list(self._running)
+        return any(process.send_signal(number) for process in running)
 
     # --- background
 
@@ -327,13 +333,13 @@ class SandboxedShell:
         if not self._bubblewrap and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
         with ExitStack() as stack, translate_os_errors("the shell"):
-            roots = [mount.real for mount in mounts]
-            state_transfer = None if with_stdin else self._shell_state.prepare(stack)
+            roots, folder = [mount.real for mount in mounts], run.folder or self._first_root
+            state_transfer = None if with_stdin or run.streams else self._shell_state.prepare(stack)
             command, fds = _build_argv(run.command, stack)
             launch = self._sandbox.prepare_launch(
                 command,
                 mounts=mounts,
-                folder=self._first_root,
+                folder=folder,
                 tmp=self._folders.tmp,
                 home=self._folders.home,
                 results=str(self._results.folder),
@@ -346,12 +352,11 @@ class SandboxedShell:
                 limits=self._limits,
                 write_protection=self._build_write_protection(mounts),
                 tracing=self._tracing,
+                streams=run.streams,
             )
             stack.callback(launch.close)
             launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(state_transfer.fds if state_transfer else ())))
-            process = CommandProcess(
-                launch, sink, folder=self._first_root, bubblewrap=self._bubblewrap, with_stdin=with_stdin
-            )
+            process = CommandProcess(launch, sink, folder=folder, bubblewrap=self._bubblewrap, with_stdin=with_stdin)
             stack.callback(process.close)
             return RunningCommand(process, launch, state_transfer, stack.pop_all())
 

@@ -2,7 +2,7 @@
    A search program is started by it too, without a sandbox, to read what it searches and nothing else.
 
    inside [-w PATH | -e PATH]... [-r PATH]... [-l PATH]... [-s] [-m BYTES] [-p COUNT] [-u FD] [-n FD] [-c FD -o FD]
-          [-x FD] -- COMMAND [ARGUMENT]...
+          [-x FD] [-0 FD] [-1 FD] [-2 FD] -- COMMAND [ARGUMENT]...
    inside -j FD | -d -- BUBBLEWRAP [ARGUMENT]...
 
    -w  below PATH the command may write; given once or more, it may write nowhere else
@@ -18,6 +18,8 @@
    -n  a socket that listens on 127.0.0.1:3128 is opened and handed out over this one, to whoever serves it outside
    -u  the network namespace is handed out over this socket, for other commands to join
    -x  the command does not get this descriptor, which bubblewrap needed and left open
+   -0, -1, -2  the command gets this descriptor as its standard input, output or error; all messages before it starts
+       go to ours
    -j  join this network namespace, and the user namespace that owns it if that takes privileges; outside a sandbox
    -d  the devices that bubblewrap shows are read-only: root could change their modes; outside a sandbox
 
@@ -34,6 +36,7 @@
 #define ENOENT 2
 #define ENOTDIR 20
 #define EACCES 13
+#define EBADFD 77
 #define S_IFMT 0170000
 #define S_IFDIR 0040000
 #define AT_EMPTY_PATH 0x1000
@@ -175,7 +178,8 @@ static void land(char **words, int count, int scoped, int reads, long version) {
                          : kind == 'r' ? looks : READ_DIR;
         if (!is_folder((int)fd)) allowed &= WRITE_FILE | TRUNCATE | READ_FILE;
         struct beneath rule = {allowed, (int32_t)fd};
-        if (allowed && call(__NR_landlock_add_rule, ruleset, RULE_PATH_BENEATH, (long)&rule, 0, 0) < 0)
+        long failed = allowed ? call(__NR_landlock_add_rule, ruleset, RULE_PATH_BENEATH, (long)&rule, 0, 0) : 0;
+        if (failed && failed != -EBADFD) /* Landlock restricts neither pipes nor sockets, and takes no rule for them */
             stop("Landlock does not take ", place, 125);
         call(__NR_close, fd, 0, 0, 0, 0);
     }
@@ -257,6 +261,14 @@ static int abandoned(void) {
     return call(__NR_ppoll, (long)&printed, 1, (long)&at_once, 0, 0) == 1 && (printed.seen & POLLERR);
 }
 
+static void use_streams(const int *streams) {
+    for (int i = 0; i < 3; i++) {
+        if (streams[i] < 0) continue;
+        if (call(__NR_dup3, streams[i], i, 0, 0, 0) < 0) stop("cannot use the descriptor that was passed on", "", 125);
+        call(__NR_close, streams[i], 0, 0, 0, 0);
+    }
+}
+
 /* As execvp(3): a name without a slash is looked for along PATH. */
 static long run(char **command, char **environment) {
     static char full[4097];
@@ -288,6 +300,7 @@ static long run(char **command, char **environment) {
 
 __attribute__((noreturn, used)) static void start(long *stack) {
     int count = (int)stack[0], next = 1, places = 0, reads = 0, scoped = 0, proxy = -1, filter = -1, over = -1, namespace = -1;
+    int streams[3] = {-1, -1, -1};
     char **words = (char **)(stack + 1), **environment = words + count + 1;
     for (; next < count; next++) {
         char *word = words[next];
@@ -307,6 +320,7 @@ __attribute__((noreturn, used)) static void start(long *stack) {
         else if (word[1] == 'x') call(__NR_close, (long)number(value), 0, 0, 0, 0);
         else if (word[1] == 'c') filter = (int)number(value);
         else if (word[1] == 'o') over = (int)number(value);
+        else if (word[1] >= '0' && word[1] <= '2') streams[word[1] - '0'] = (int)number(value);
         else stop("not understood: ", word, 125);
     }
     int options = next - 1;
@@ -322,6 +336,7 @@ __attribute__((noreturn, used)) static void start(long *stack) {
     }
     if (filter >= 0) supervise(filter, over);
     if (abandoned()) stop("nobody reads what it prints: ", words[next], 125);
+    use_streams(streams);
     long failed = run(words + next, environment);
     stop(failed == -ENOENT ? "no such command: " : "cannot run ", words[next], failed == -ENOENT ? 127 : 126);
 }

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
-from threading import Lock
+from threading import RLock
 
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.shell import reaper
 from handhold.backends.shell.output import OutputSink
 from handhold.backends.shell.sandbox import LaunchSpec
-from handhold.backends.shell.termination import terminate
+from handhold.backends.shell.termination import send_signal, terminate
 from handhold.core.errors import NoShell, UnkillableProcess
 from handhold.core.facts import ExitStatus
 
@@ -53,7 +53,7 @@ class CommandProcess:
         self._status_output = b""  # bubblewrap's status messages
         self._init_pidfd = -1  # the namespace's first process; all others die with it
         self._ended = False
-        self._lock = Lock()
+        self._lock = RLock()  # a signal handler may interrupt its holder and need it
         with ExitStack() as stack:
             try:
                 self._spawn(launch, folder, bubblewrap, stack, with_stdin=with_stdin)
@@ -77,11 +77,13 @@ class CommandProcess:
                 child_fds.callback(os.close, status)
                 stack.callback(self._close_lifeline)
                 argv = (sys.executable, "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
+            stdin = subprocess.PIPE if with_stdin else subprocess.DEVNULL
+            stdin, stdout, stderr = launch.streams or (stdin, out, out)
             self._popen = subprocess.Popen(
                 argv,
-                stdin=subprocess.PIPE if with_stdin else subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 env=dict(launch.env),
                 cwd=None if bubblewrap else folder,
                 pass_fds=(*launch.pass_fds, status),
@@ -110,6 +112,12 @@ class CommandProcess:
                 self.cancelled = True
                 if self._has_child_pid:
                     self._kill()
+
+    def send_signal(self, number: int) -> bool:
+        """Send it to the shell, or to the program that has replaced it; whether there is one."""
+        top = self._top_pid
+        shells = reaper.read_children(top) if self._has_child_pid else None
+        return bool(shells) and send_signal(shells[0], top, number)
 
     @property
     def _has_child_pid(self) -> bool:

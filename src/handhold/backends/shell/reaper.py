@@ -22,7 +22,10 @@ def main(lifeline: int, command: list[str]) -> int:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     fcntl.fcntl(lifeline, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
     try:
-        shell = os.posix_spawnp(command[0], command, os.environ, setsid=True)
+        # Python ignores SIGPIPE; the command must not inherit that.
+        shell = os.posix_spawnp(
+            command[0], command, os.environ, setsid=True, setsigdef=(signal.SIGPIPE, signal.SIGXFSZ)
+        )
     except OSError as error:
         sys.stderr.write(f"{command[0]}: {error.strerror}\n")
         return 127

@@ -35,6 +35,12 @@ from handhold.backends.shell.sandbox_support import (
     list_overlaid_folders,
 )
 from handhold.backends.shell.seccomp import build_filter
+from handhold.backends.shell.streams import (
+    StandardStreams,
+    duplicate_streams,
+    list_writable_paths,
+    read_terminal_variables,
+)
 from handhold.backends.shell.user_namespace import build_id_range_flags
 from handhold.core.errors import NoShell
 from handhold.core.facts import SandboxStatus
@@ -63,6 +69,7 @@ class LaunchSpec:
     command_env: Mapping[str, str]
     pass_fds: tuple[int, ...] = ()
     proxy: "Proxy | None" = None  # if the network is open for named hosts
+    streams: StandardStreams | None = None  # of the spawned process; None: ours, to collect what is printed
     cleanup: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
 
     def close(self) -> None:
@@ -94,14 +101,17 @@ class Sandbox:
         limits: ResourceLimits = UNLIMITED,
         write_protection: WriteProtection | None = None,
         tracing: bool = False,
+        streams: StandardStreams | None = None,
     ) -> LaunchSpec:
         """Launch the command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` readable.
 
         It uses the session's `loopback` if there is one, otherwise its own, unless `network` is True. `hidden` names
         folders that it must not see: the state, the staging areas. `masks` maps places to what is mounted over them.
         `shim` is preloaded into every program. `write_protection` is for direct roots; raises NoShell if it cannot be
-        enforced. With `tracing` it may trace its own processes; raises NoShell if it could trace others.
+        enforced. With `tracing` it may trace its own processes; raises NoShell if it could trace others. `streams` are
+        passed to the command, but not to bubblewrap, whose messages we collect.
         """
+        env = {**(read_terminal_variables() if streams else {}), **env}
         with ExitStack() as stack:
             group, remaining_limits = enter_cgroup(limits, stack)
             launcher_flags = [*remaining_limits.to_flags()]
@@ -109,7 +119,8 @@ class Sandbox:
                 launcher = detect_sandbox_support().launcher
                 limited = (launcher, *launcher_flags, "--") if launcher and launcher_flags else ()
                 command_env = build_environment(env, home=home, tmp=tmp, network=True)
-                return LaunchSpec((*group, *limited, *command), command_env, command_env, cleanup=stack.pop_all())
+                argv = (*group, *limited, *command)
+                return LaunchSpec(argv, command_env, command_env, streams=streams, cleanup=stack.pop_all())
             inner = choose_inner_home()
             hidden = tuple(map(os.path.realpath, hidden))
             caches = (
@@ -160,6 +171,13 @@ class Sandbox:
             # Without Landlock, a command could trace the namespace's first process, which is bubblewrap.
             if tracing and not support.has_landlock:
                 raise NoShell("tracing needs Landlock and the launcher, which is compiled at installation")
+            if streams and not support.launcher:
+                raise NoShell(
+                    "a command with the caller's streams needs the launcher, which is compiled at installation"
+                )
+            passed_streams = duplicate_streams(streams or (), stack, has_landlock=support.has_landlock)
+            launcher_flags += [word for number, fd in enumerate(passed_streams) for word in (f"-{number}", str(fd))]
+            passed_fds += passed_streams
             writable_folders = list_writable_folders(mounts, inner, caches)
             supervised = list_supervised_folders(mounts, writable_folders) if write_protection else ()
             supervisor_fd = (
@@ -171,7 +189,8 @@ class Sandbox:
                 direct = any(mount.mode == "direct" for mount in mounts)
                 flags += ["--seccomp", files.add_data(build_filter(direct=direct, tracing=tracing))]
             if support.has_landlock:
-                launcher_flags += build_landlock_flags(writable_folders, supervised, scoped=support.has_landlock_scopes)
+                writable_paths = (*writable_folders, *list_writable_paths(passed_streams))
+                launcher_flags += build_landlock_flags(writable_paths, supervised, scoped=support.has_landlock_scopes)
             else:  # process 1 is bubblewrap, whose file is outside; Landlock would deny access to it
                 flags += ["--tmpfs", "/proc/1", "--remount-ro", "/proc/1"]
             on_overlay = {mount.mode for mount in mounts} - {"read-only"} == {"overlay"}
@@ -203,7 +222,7 @@ class Sandbox:
             )
             fds = (*files.fds, *passed_fds, *namespace, *(() if supervisor_fd is None else (supervisor_fd,)))
             return LaunchSpec(
-                argv, orphans.build_tool_environment(os.getpid()), command_env, fds, proxy, stack.pop_all()
+                argv, orphans.build_tool_environment(os.getpid()), command_env, fds, proxy, cleanup=stack.pop_all()
             )
 
 

@@ -23,19 +23,19 @@ def terminate(top_pid: int, seconds: float, has_ended: Callable[[float], bool]) 
     shells = [(pid, top_pid) for pid in reaper.read_children(top_pid) or ()]
     signalled: set[int] = set()
     for pid, parent in shells:
-        _send_signal(pid, parent, signal.SIGSTOP)
+        send_signal(pid, parent, signal.SIGSTOP)
     until = time.monotonic() + seconds
     while left := [each for pid, _ in shells for each in _walk_descendants(pid)]:
         for pid, parent in left:
             if pid not in signalled:
-                _send_signal(pid, parent, signal.SIGTERM)
+                send_signal(pid, parent, signal.SIGTERM)
                 signalled.add(pid)
         now = time.monotonic()
         if now >= until or has_ended(min(now + POLL_SECONDS, until)):
             break
     for pid, parent in shells:
-        _send_signal(pid, parent, signal.SIGTERM)
-        _send_signal(pid, parent, signal.SIGCONT)
+        send_signal(pid, parent, signal.SIGTERM)
+        send_signal(pid, parent, signal.SIGCONT)
 
 
 def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
@@ -46,12 +46,14 @@ def _walk_descendants(pid: int) -> Iterator[tuple[int, int]]:
         yield from _walk_descendants(child)
 
 
-def _send_signal(pid: int, parent: int, signal_number: signal.Signals) -> None:
-    """Signal a process by pid, unless the pid has been reused."""
+def send_signal(pid: int, parent: int, number: int) -> bool:
+    """Signal a process by pid, unless the pid has been reused; whether it was sent."""
     with suppress_and_log(OSError):
         fd = os.pidfd_open(pid)
         try:
             if reaper.read_parent(pid) == parent:
-                signal.pidfd_send_signal(fd, signal_number)
+                signal.pidfd_send_signal(fd, number)
+                return True
         finally:
             os.close(fd)
+    return False

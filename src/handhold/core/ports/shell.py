@@ -103,8 +103,12 @@ class Shell(Protocol):
         """Reset a persistent shell: to the first root, with nothing exported."""
         ...
 
-    def interrupt(self, thread: int | None = None) -> None:
-        """End the commands of `run`, in one thread or in all."""
+    def interrupt(self, thread: int | None = None) -> bool:
+        """End the commands of `run`, in one thread or in all; whether there are any. A signal handler may call it."""
+        ...
+
+    def send_signal(self, number: int) -> bool:
+        """Send a signal to a command of `run`; whether one got it. A signal handler may call it."""
         ...
 
     def close(self) -> None: ...
