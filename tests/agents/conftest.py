@@ -33,7 +33,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | Path]:
     program.write_bytes(HANDHOLD)
     program.chmod(0o755)
     ours = {f"bed/tests/agents/{name}.py": HERE / f"{name}.py" for name in ("driver", "clients", "model_server")}
-    return {"app": app, "usr/local/bin/handhold": program, **ours}
+    return {"app": app, "usr/local/bin/handhold": program, "plugins": HERE.parents[1] / "plugins", **ours}
 
 
 @pytest.fixture(scope="module", params=EVERY)

@@ -101,6 +101,32 @@ def test_c94_the_users_own_rules_decide_as_without_us(container: Container, clie
     assert len(changed) == len(rules["made"])
 
 
+@nightly(sampled_by="tests/cli/test_claude_plugin.py::test_the_plugin_has_the_hooks_and_the_server_of_install")
+@pytest.mark.parametrize("source", ["folder", "marketplace"])
+def test_c94_the_plugin_does_what_install_does(container: Container, client: str, source: str):
+    if client != "claude-code":
+        pytest.skip("there is a plugin for Claude Code only")
+    tools = "mcp__plugin_handhold_handhold"
+    write = {"tool": f"{tools}__Write", "input": {"file_path": "{project}/ours.txt", "content": "ours\n"}}
+    program = "/agents/" + CLIENTS[client].program[0]
+    enter = [["marketplace", "add", "/plugins"], ["install", "handhold@handhold"]] if source == "marketplace" else []
+    given = ["--plugin-dir", "/plugins/claude-code"] if source == "folder" else []
+    report = run_agent(
+        container,
+        client,
+        [[write], [make_call(client, "echo 1 > shell.txt")]],
+        plain=True,
+        before=[[program, "plugin", *words] for words in enter],
+        arguments=[*CLIENTS[client].arguments, *given, "--allowedTools", f"Bash,{tools}"],
+        after=[undo("")],
+    )
+    assert {"ours.txt", "shell.txt"} <= set(report["tree"])
+    calls = [(entry["call"]["session"], entry["call"]["turn"], entry["call"]["tool"]) for entry in report["log"]]
+    assert [tool for _, _, tool in calls] == ["Write", "Bash"]
+    assert len({(session, turn) for session, turn, _ in calls}) == 1
+    assert report["after"][0]["tree"] == report["installed"]
+
+
 HOOK_FILES = {"claude-code": ".claude/settings.json", "codex": ".codex/hooks.json"}
 HANG = """
 import re, sys
