@@ -1,52 +1,32 @@
 """`handhold run`: a command is held like an agent's, and looks from outside as if it ran alone."""
 
-import errno
 import hashlib
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
-import termios
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from handhold.backends import shell
 from handhold.cli.commands import handhold
-from handhold.core.errors import NoShell
-from tests.cli.test_prompt import LAST, Terminal
+from handhold.cli.run import CommandDialect, SignalReceiver
+from handhold.core.errors import Cancelled, NoShell
+from handhold.core.ports.shell import Shell
+from handhold.core.requests import Run
+from tests.backends.shell.forked import as_user
 from tests.faults.trees import tree
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.skipif(not has_shadows(), reason="commands cannot run on an overlay here")
 HANDHOLD = str(Path(sys.executable).with_name("handhold"))
 MAX_MORE_KIB = 4 * 1024  # of memory, for 50 MB of output
-# Runs a command that has the terminal on its standard input as its own; with `&`, in the background.
-ON_TERMINAL = """
-import fcntl, os, subprocess, sys, termios
-os.setsid()
-fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-background, *command = sys.argv[1:]
-if not background:
-    os.execv(command[0], command)
-sys.exit(subprocess.Popen(command, process_group=0).wait())
-"""
-
-
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "work"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "a.txt").write_text("one\n")
-    (folder / "sub/b.txt").write_text("two\n")
-    return folder
 
 
 def call(folder: Path, *words: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":
@@ -126,10 +106,27 @@ def test_a_large_output_does_not_pass_through_us(folder: Path):
 
 
 def test_a_closed_stream_is_empty(folder: Path):
-    script = f'{HANDHOLD} run -- sh -c "cat; echo on; echo lost >&2; echo x > a.txt" <&- 2>&-'
+    command = "readlink /proc/self/fd/0 /proc/self/fd/2; cat; echo on; echo lost >&2"
+    script = f'{HANDHOLD} run --policy open -- sh -c "{command}" <&- 2>&-'
     done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"on\n", b"")
-    assert (folder / "a.txt").read_text() == "x\n"
+    assert (done.stdout, done.stderr) == (b"/dev/null\n/dev/null\non\n", b"")
+
+
+def test_a_command_never_gets_a_file_of_ours_for_a_closed_stream(folder: Path):
+    script = "from handhold.cli.run import get_streams; open('a.txt'); file = open('a.txt'); print(file.fileno(), *get_streams())"
+    done = subprocess.run(
+        ["bash", "-c", '"$0" -c "$1" <&-', sys.executable, script], cwd=folder, capture_output=True, check=False
+    )
+    ours, *streams = map(int, done.stdout.split())
+    assert ours == 0
+    assert ours not in streams
+    assert streams[1:] == [1, 2]
+
+
+def test_a_command_may_take_as_long_as_it_likes():
+    request = CommandDialect().decode("bash", {"command": "make"})
+    assert isinstance(request, Run)
+    assert request.timeout_seconds == inf
 
 
 # --- held
@@ -233,6 +230,36 @@ def test_a_command_that_was_approved_meanwhile_runs_when_it_is_repeated(folder: 
     assert call(folder, *words).stdout == b"/proc/self/fd\n"
 
 
+def test_every_user_runs_and_undoes_commands(who: str, place: Path):
+    def work() -> None:
+        root, out, err = place / "work", place / "out", place / "err"
+        root.mkdir()
+        (root / "a.txt").write_text("one\n")
+        options = ["--root", str(root), "--state", str(place / "state")]
+        script = r"printf '\xff'; printf e >&2; echo new > a.txt; kill -TERM $$"
+        assert fork_handhold(out, err, "run", *options, "--", "bash", "-c", script) == -signal.SIGTERM
+        assert (out.read_bytes(), err.read_bytes(), (root / "a.txt").read_text()) == (b"\xff", b"e", "new\n")
+        assert fork_handhold(out, err, "undo", *options) == 0
+        assert (root / "a.txt").read_text() == "one\n"
+
+    as_user(who, work)
+
+
+def fork_handhold(out: Path, err: Path, *words: str) -> int:
+    """Run it in a fork: a plain user may not be able to start our interpreter."""
+    child = os.fork()
+    if not child:
+        try:
+            for fd, path in ((1, out), (2, err)):
+                os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
+            handhold(list(words))
+        except SystemExit as ended:
+            os._exit(ended.code if isinstance(ended.code, int) else 1)
+        finally:
+            os._exit(125)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
 # --- signals
 
 
@@ -272,104 +299,14 @@ def ignore_hangup() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
-# --- at a terminal
+def test_a_signal_that_comes_just_when_the_command_ends_still_cancels_the_call():
+    class EndingShell:
+        def interrupt(self, thread: int | None = None) -> bool:
+            return True
 
-
-class RunTerminal(Terminal):
-    """A terminal that is the controlling terminal of `handhold run`; standard output may go elsewhere."""
-
-    def __init__(self, folder: Path, *words: str, stdout: int | None = None, background: str = "") -> None:
-        self.ours, theirs = pty.openpty()
-        self.settings = termios.tcgetattr(theirs)
-        command = [sys.executable, "-c", ON_TERMINAL, background, HANDHOLD, "run", *words]
-        self.process = subprocess.Popen(
-            command, cwd=folder, stdin=theirs, stdout=theirs if stdout is None else stdout, stderr=theirs
-        )
-        self.theirs = theirs
-        os.set_inheritable(theirs, False)
-        self.seen = ""
-
-    def end(self) -> int:
-        """The terminal stays open, so that its settings can be looked at."""
-        status = self.process.wait(50)
-        while select.select([self.ours], [], [], 0)[0]:
-            self.read()
-        return status
-
-    def __enter__(self) -> "RunTerminal":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self.ours)
-        os.close(self.theirs)
-
-
-def test_a_change_is_approved_at_the_terminal_apart_from_the_output(folder: Path, tmp_path: Path):
-    with (
-        open(tmp_path / "out", "wb") as out,
-        RunTerminal(folder, "--", "bash", "-c", "echo printed; echo new > a.txt", stdout=out.fileno()) as screen,
-    ):
-        screen.wait_for(LAST)
-        assert (folder / "a.txt").read_text() == "one\n"
-        screen.type(b"y\n")
-        assert screen.end() == 0
-        assert "changed a.txt" in screen.seen
-    assert (tmp_path / "out").read_bytes() == b"printed\n"
-    assert (folder / "a.txt").read_text() == "new\n"
-    assert last_entry(folder)["decision"] == "approved"
-
-
-@pytest.mark.parametrize(("keys", "status"), [(b"n\n", 1), (b"\x03", -signal.SIGINT)], ids=["no", "ctrl-c"])
-def test_whoever_does_not_approve_changes_nothing(folder: Path, keys: bytes, status: int):
-    with RunTerminal(folder, "--", "bash", "-c", "echo new > a.txt") as screen:
-        screen.wait_for(LAST)
-        screen.type(keys)
-        assert screen.end() == status
-        assert ("its changes were discarded" in screen.seen) == (status == 1)
-    assert (folder / "a.txt").read_text() == "one\n"
-
-
-def test_a_question_can_be_answered_whatever_the_command_did_to_the_terminal(folder: Path):
-    with RunTerminal(folder, "--", "bash", "-c", "stty raw -echo; echo new > a.txt") as screen:
-        screen.wait_for(LAST)
-        screen.type(b"y\n")
-        assert screen.end() == 0
-    assert (folder / "a.txt").read_text() == "new\n"
-
-
-def test_ctrl_c_at_the_terminal_ends_a_command_and_restores_the_terminal(folder: Path):
-    with RunTerminal(folder, "--", "bash", "-c", "stty -echo; echo new > a.txt; echo ready; sleep 1000") as screen:
-        screen.wait_for("ready")
-        assert termios.tcgetattr(screen.theirs) != screen.settings
-        screen.type(b"\x03")
-        assert screen.end() == -signal.SIGINT
-        assert termios.tcgetattr(screen.theirs) == screen.settings
-    assert (folder / "a.txt").read_text() == "one\n"
-
-
-def test_a_command_is_on_the_terminal_and_ctrl_z_does_not_stop_us(folder: Path):
-    script = "test -t 0 && test -t 1 && test -t 2 && echo ready; read line; echo got $line"
-    with RunTerminal(folder, "--", "bash", "-c", script) as screen:
-        screen.wait_for("ready")
-        screen.type(b"\x1a")
-        screen.type(b"typed\n")
-        screen.wait_for("got typed")
-        assert screen.end() == 0
-
-
-def test_a_command_in_the_background_does_not_read_the_terminal(folder: Path):
-    with RunTerminal(folder, "--", "bash", "-c", "cat; echo done", background="&") as screen:
-        screen.wait_for("done")
-        assert screen.end() == 0
-
-
-def test_a_contained_command_cannot_push_input_into_our_terminal(folder: Path):
-    (folder / "push.pl").write_text(
-        'my $key = "x"; print ioctl(STDIN, 0x5412, $key) ? "pushed" : "refused: " . ($! + 0);'
-    )
-    with RunTerminal(folder, "--", "perl", "push.pl") as screen:
-        assert screen.end() == 0
-        assert f"refused: {errno.EPERM}" in screen.seen
-        assert "pushed" not in screen.seen
+    receiver = SignalReceiver()
+    receiver.shell = cast("Shell", EndingShell())
+    with receiver.handle():
+        signal.raise_signal(signal.SIGINT)
+    with pytest.raises(Cancelled):
+        receiver.token.raise_if_cancelled()

@@ -15,16 +15,6 @@ from tests.faults.trees import tree
 HANDHOLD = Path(sys.executable).with_name("handhold")
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    folder = tmp_path / "work"
-    (folder / "sub").mkdir(parents=True)
-    (folder / "a.txt").write_text("one\n")
-    (folder / "sub/b.txt").write_text("two\n")
-    return folder
-
-
 def handhold(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
         [HANDHOLD, *arguments],

@@ -7,18 +7,17 @@ import pty
 import signal
 import stat
 import termios
-import threading
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from handhold.backends.shell.process import CommandProcess
 from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from handhold.backends.shell.streams import duplicate_streams
 from handhold.core.errors import NoShell
 from tests.backends.shell.forked import as_user
-from tests.backends.shell.shells import MODES, appears, bench, marked
+from tests.backends.shell.shells import MODES, bench
 
 landlocked = pytest.mark.skipif(not detect_sandbox_support().has_landlock, reason="no Landlock in this kernel")
 PUSH_INPUT = """
@@ -173,24 +172,32 @@ def check_signal(place: Path, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_signal_handler_may_end_a_command(tmp_path: Path, mode: str):
-    mark = marked()
+@pytest.mark.parametrize("holder", ["shell", "process"])
+def test_a_signal_handler_may_end_a_command_whatever_lock_is_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, holder: str
+):
+    ended: list[bool] = []
+
+    class Registry(dict[CommandProcess, int]):
+        def __setitem__(self, process: CommandProcess, thread: int) -> None:
+            super().__setitem__(process, thread)
+            signal.raise_signal(signal.SIGUSR1)
+
+    def kill(process: CommandProcess) -> None:
+        if not ended:
+            signal.raise_signal(signal.SIGUSR1)
+        plain_kill(process)
+
+    plain_kill = CommandProcess._kill  # pyright: ignore[reportPrivateUsage]
     with bench(tmp_path, mode=mode) as shell:
-        before = signal.signal(signal.SIGUSR1, lambda *_: shell.shell.interrupt())
-        main = threading.main_thread().ident
-        assert main
-
-        def press() -> None:
-            assert appears(mark)
-            until = time.monotonic() + 50
-            while signal.getsignal(signal.SIGUSR1) != before and time.monotonic() < until:
-                signal.pthread_kill(main, signal.SIGUSR1)  # at any moment, whatever lock is held
-                time.sleep(0.0005)
-
-        thread = threading.Thread(target=press)
-        thread.start()
+        if holder == "shell":
+            monkeypatch.setattr(shell.shell, "_running", Registry())
+        else:
+            monkeypatch.setattr(CommandProcess, "_kill", kill)
+        before = signal.signal(signal.SIGUSR1, lambda *_: ended.append(shell.shell.interrupt()))
         try:
-            assert shell(f"sleep {mark}", seconds=40).exit_status.cancelled
+            finished = shell("sleep 1000" if holder == "shell" else "true", seconds=40)
         finally:
             signal.signal(signal.SIGUSR1, before)
-            thread.join()
+    assert ended == [True]
+    assert finished.exit_status.cancelled == (holder == "shell")
