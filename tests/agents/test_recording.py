@@ -13,7 +13,6 @@ from tests.scale import nightly
 pytestmark = MARKS
 DATA = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))
 RECORDED = tuple(DATA["edits"])  # whose tools the script calls
-SAMPLED = "tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn"
 Steps = list[list[dict[str, Any]]]
 
 
@@ -38,7 +37,7 @@ def undo(call: str) -> list[str]:
     return ["handhold", "undo", "--session", "{session}", *(["--call", call] if call else ["--all"])]
 
 
-@nightly(sampled_by=SAMPLED)
+@nightly(sampled_by="tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn")
 @pytest.mark.parametrize("kind", ["commands", "edits"])
 def test_c94_twenty_calls_are_recorded_each_and_undone_each(container: Container, client: str, kind: str):
     if client not in RECORDED:
@@ -67,7 +66,7 @@ def test_c94_twenty_calls_are_recorded_each_and_undone_each(container: Container
     assert without_settings(undone["tree"]) == trees[0]
 
 
-@nightly(sampled_by=SAMPLED)
+@nightly(sampled_by="tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn")
 def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Container, client: str):
     if client == "gemini-cli":
         pytest.skip("install refuses --only")
@@ -81,7 +80,7 @@ def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Contai
     assert own.intersection(others) == remains, others
 
 
-@nightly(sampled_by=SAMPLED)
+@nightly(sampled_by="tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn")
 def test_c94_the_users_own_rules_decide_as_without_us(container: Container, client: str):
     """Deny, ask and allow in Claude Code, and the read-only sandbox of Codex. Without a person, what is asked is denied."""
     if client not in DATA["rules"]:

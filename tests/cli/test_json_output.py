@@ -47,6 +47,7 @@ RUNS = {  # by command and the option that selects the output, in this order
     ("install", ""): ["claude-code"],
     ("install", "--print"): ["claude-code", "--print"],
     ("doctor", ""): [],
+    ("doctor", "CLIENT"): ["claude-code"],
     ("completion", ""): ["bash"],
 }
 

@@ -158,7 +158,7 @@ def test_async_with_closes_it_without_blocking_the_loop(root: Path):
         async def tick() -> None:
             nonlocal ticks
             while True:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
                 ticks += 1
 
         ticking = asyncio.ensure_future(tick())

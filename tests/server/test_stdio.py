@@ -94,7 +94,8 @@ def test_nothing_but_protocol_is_ever_said_on_standard_output(shop: Shop):
     wire.hear(wire.call("bash", {"command": "echo to stdout; echo to stderr >&2; yes | head -n 1000"}))
     refused = wire.hear(wire.call("write_file", {"path": "b.py", "content": "x\n"}))
     facts = refused["result"]["structuredContent"]
-    assert (refused["result"]["isError"], facts["code"], facts["asked"]) == (True, "NOT_APPROVED", True)
+    # It is declined at once: nobody was asked.
+    assert (refused["result"]["isError"], facts["code"], facts["asked"]) == (True, "NOT_APPROVED", False)
     assert "error" in wire.hear(wire.call("glob", {"pattern": "*"})), "a bug is told as one"
     shown = wire.hear(wire.call("read_file", {"path": "a.py"}))
     assert "price = 1" in shown["result"]["content"][0]["text"], "it still serves"

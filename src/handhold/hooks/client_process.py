@@ -37,9 +37,16 @@ def find_client_process() -> str:
             with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123  pathlib takes long to import
                 head, _, tail = file.read().rpartition(NAME_END)
         except OSError:
+            log_failure()
             return ""
         fields = tail.split()
         if head.partition(b"(")[2].decode(errors="replace") not in LAUNCHERS:
             return f"{process}:{fields[START].decode()}"
         process = int(fields[PARENT])
     return ""
+
+
+def log_failure() -> None:
+    from handhold.logs import log_swallowed  # it imports more than a hook has time for
+
+    log_swallowed()

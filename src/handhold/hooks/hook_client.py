@@ -7,6 +7,8 @@ hook does the work itself.
 import os
 import sys
 
+from handhold.hooks.client_process import find_client_process, log_failure
+
 TYPE_CHECKING = False  # as typing's own, whose import takes time
 if TYPE_CHECKING:
     from socket import socket
@@ -40,6 +42,7 @@ def pass_on(words: list[str]) -> int | None:
         try:
             answer = _ask(server, client, event, is_strict=bool(flags))
         except OSError:  # it was killed, or is too busy
+            log_failure()
             return None
     if answer is None:
         return None
@@ -60,11 +63,13 @@ def _connect(server: "socket") -> bool:
     try:
         folder = os.open(socket_folder(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
+        log_failure()
         return False
     try:
         server.settimeout(ANSWER_SECONDS)
         server.connect(f"/proc/self/fd/{folder}/{SOCKET_FILE}")
     except OSError:
+        log_failure()
         return False
     finally:
         os.close(folder)
@@ -73,8 +78,6 @@ def _connect(server: "socket") -> bool:
 
 def _ask(server: "socket", client: str, event: bytes, *, is_strict: bool) -> "dict[str, Any] | None":
     import json
-
-    from handhold.hooks.client_process import find_client_process
 
     head = json.dumps({"client": client, "process": find_client_process(), "folder": os.getcwd(), "strict": is_strict})
     server.sendall(head.encode() + b"\n" + event)

@@ -30,9 +30,15 @@ Context = ServerRequestContext[Any, Any]
 ConfigResolver = Callable[[Context], ServerConfig]
 
 
-def create_server(resolve_config: ConfigResolver, session_pool: SessionPool, *, instructions: str = "") -> Server[Any]:
+def create_server(
+    resolve_config: ConfigResolver,
+    session_pool: SessionPool,
+    *,
+    instructions: str = "",
+    on_loaded: Callable[[], object] = lambda: None,
+) -> Server[Any]:
     """`resolve_config` returns the configuration for each request. Close the pool after the server has stopped."""
-    handlers = LazyHandlers(session_pool)
+    handlers = LazyHandlers(session_pool, on_loaded)
 
     async def list_tools(context: Context, _: PaginatedRequestParams | None) -> ListToolsResult:
         if not handlers.is_loaded:
@@ -72,8 +78,9 @@ class LazyHandlers:
     get_catalog: "Callable[[ServerConfig], ToolCatalog]"
     call_handler: "CallHandler"
 
-    def __init__(self, session_pool: SessionPool) -> None:
+    def __init__(self, session_pool: SessionPool, on_loaded: "Callable[[], object]") -> None:
         self._session_pool = session_pool
+        self._on_loaded = on_loaded
         self._loading: asyncio.Future[None] | None = None
         self.is_loaded = False
         self.has_seen_request = False
@@ -97,3 +104,4 @@ class LazyHandlers:
 
         self.call_handler = CallHandler(self._session_pool)
         self.get_catalog = lru_cache(maxsize=256)(ToolCatalog.from_config)
+        self._on_loaded()

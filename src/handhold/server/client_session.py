@@ -7,13 +7,14 @@ their process has, and the server is a child of the same process.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from handhold.backends.state.sqlite import SqliteStore
-from handhold.backends.state.state_folder import ensure_state_folder
 from handhold.core.errors import ToolError
 from handhold.hooks.client_process import find_client_process
 from handhold.logs import log_swallowed
+
+if TYPE_CHECKING:  # loaded with the first call
+    from handhold.backends.state.sqlite import SqliteStore
 
 CODEX_META_KEY = "x-codex-turn-metadata"
 
@@ -44,7 +45,10 @@ class ClientSession:
             log_swallowed()
             return None
 
-    def _open_store(self) -> SqliteStore:
+    def _open_store(self) -> "SqliteStore":
         if self._store is None:
+            from handhold.backends.state.sqlite import SqliteStore
+            from handhold.backends.state.state_folder import ensure_state_folder
+
             self._store = SqliteStore(ensure_state_folder(self._state, self._roots))
         return self._store

@@ -6,12 +6,12 @@ Standard output is reserved for the protocol. Anything else that is printed goes
 import os
 import signal
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
 from anyio.to_thread import run_sync
 
-from handhold.hooks.hook_server import start_hook_server
 from handhold.server.app import create_server
 from handhold.server.client_session import ClientSession
 from handhold.server.server_config import ServerConfig
@@ -26,7 +26,6 @@ def serve(config: ServerConfig) -> None:
         joined = ClientSession(config.roots, config.state)
         config = replace(config, session=session_pool.generate_name(), client_session=joined)
     config.log_warnings()
-    start_hook_server(Path(config.state) if config.state else None)
     try:
         anyio.run(_run_server, config, session_pool)
     finally:
@@ -34,7 +33,9 @@ def serve(config: ServerConfig) -> None:
 
 
 async def _run_server(config: ServerConfig, session_pool: SessionPool) -> None:
-    server = create_server(lambda _: config, session_pool, instructions=config.instructions)
+    server = create_server(
+        lambda _: config, session_pool, instructions=config.instructions, on_loaded=partial(_start_hook_server, config)
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_exit_on_signal, session_pool)
         async with open_stdio_streams() as (incoming, outgoing):
@@ -48,3 +49,9 @@ async def _exit_on_signal(session_pool: SessionPool) -> None:
         async for number in signals:
             await run_sync(session_pool.close)
             os._exit(128 + number)
+
+
+def _start_hook_server(config: ServerConfig) -> None:
+    from handhold.hooks.hook_server import start_hook_server
+
+    start_hook_server(Path(config.state) if config.state else None)
