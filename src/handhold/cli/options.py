@@ -14,7 +14,7 @@ import click
 from handhold.cli import candidates
 from handhold.cli.progress import show_progress
 from handhold.cli.state import default_root, open_store
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
+from handhold.core.choices import CONFINEMENTS, DIALECTS, FOREIGN, MODES, Confinement, Mode
 from handhold.core.errors import (
     Denied,
     NoPendingApproval,
@@ -24,7 +24,6 @@ from handhold.core.errors import (
     StateDamaged,
     ToolError,
 )
-from handhold.core.ports.recording import FOREIGN
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error, format_subject
 

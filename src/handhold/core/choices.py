@@ -17,3 +17,5 @@ Confinement = Literal["contained", "external", "unconfined"]  # by Handhold, by 
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 Matching = Literal["exact", "safe", "bold"]  # how far an edit may deviate from an exact match
+
+FOREIGN = "foreign"  # the session and tool of changes that belong to no call

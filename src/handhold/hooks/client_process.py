@@ -37,7 +37,7 @@ def find_client_process() -> str:
             with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123  pathlib takes long to import
                 head, _, tail = file.read().rpartition(NAME_END)
         except OSError:
-            log_failure()
+            log_swallowed()
             return ""
         fields = tail.split()
         if head.partition(b"(")[2].decode(errors="replace") not in LAUNCHERS:
@@ -46,7 +46,7 @@ def find_client_process() -> str:
     return ""
 
 
-def log_failure() -> None:
-    from handhold.logs import log_swallowed  # it imports more than a hook has time for
+def log_swallowed() -> None:
+    from handhold import logs  # it imports more than a hook has time for
 
-    log_swallowed()
+    logs.log_swallowed()

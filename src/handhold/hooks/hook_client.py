@@ -7,7 +7,7 @@ hook does the work itself.
 import os
 import sys
 
-from handhold.hooks.client_process import find_client_process, log_failure
+from handhold.hooks.client_process import find_client_process, log_swallowed
 
 TYPE_CHECKING = False  # as typing's own, whose import takes time
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def pass_on(words: list[str]) -> int | None:
         try:
             answer = _ask(server, client, event, is_strict=bool(flags))
         except OSError:  # it was killed, or is too busy
-            log_failure()
+            log_swallowed()
             return None
     if answer is None:
         return None
@@ -63,13 +63,13 @@ def _connect(server: "socket") -> bool:
     try:
         folder = os.open(socket_folder(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
-        log_failure()
+        log_swallowed()
         return False
     try:
         server.settimeout(ANSWER_SECONDS)
         server.connect(f"/proc/self/fd/{folder}/{SOCKET_FILE}")
     except OSError:
-        log_failure()
+        log_swallowed()
         return False
     finally:
         os.close(folder)

@@ -21,10 +21,11 @@ from handhold.backends.snapshots.scan import Difference, ScanResult, TreeScan
 from handhold.backends.state.baseline import BaselineUpdate
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.backends.state.windows import OpenWindow
+from handhold.core.choices import FOREIGN
 from handhold.core.history import format_call_id
 from handhold.core.plans import StagedContent
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
-from handhold.core.ports.recording import FOREIGN, Window
+from handhold.core.ports.recording import Window
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
 
 T = TypeVar("T")

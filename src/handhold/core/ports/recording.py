@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-FOREIGN = "foreign"  # the session and tool of changes that belong to no call
-
 
 @dataclass(frozen=True)
 class Window:
