@@ -47,6 +47,7 @@ class Server:
         self.number = 0
         told = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
         self.ask("initialize", told)
+        self.ask("tools/list", {})  # then it loads the tools, and opens the socket
 
     def ask(self, method: str, params: dict[str, Any]) -> Any:
         assert self.process.stdin
