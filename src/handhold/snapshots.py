@@ -102,7 +102,10 @@ class Snapshots:
             self.recorder.forget(path)
 
     def complete(self) -> bool:
-        """List and copy everything; False if another process does that already. May take long."""
+        """List and copy everything; False if another process does that already, or if only edits whose paths are named
+        are recorded here. May take long."""
+        if self._find_objection():
+            return False
         recorder = self.recorder
         try:
             with hold_lock(self._state / LOCK_FILE, wait=False):

@@ -60,6 +60,18 @@ def test_c94_settings_alone_prove_nothing_and_a_call_does(client: str, project: 
     assert diagnose(other)[0] == 1
 
 
+def test_c94_a_server_is_known_by_its_command_not_by_a_word(project: Path):
+    file = project / ".mcp.json"
+    for entry, is_ours in (
+        ({"command": "tree", "args": ["/work/handhold-notes/x"]}, False),
+        ({"command": "/opt/a b/handhold", "args": ["mcp"]}, True),
+        ({"command": "uvx", "args": ["handhold[mcp]", "mcp"]}, True),
+        ({"url": "http://handhold/"}, False),
+    ):
+        file.write_text(json.dumps({"mcpServers": {"handhold": entry}}))
+        assert diagnose("claude-code")[1]["the server"] is is_ours, entry
+
+
 def test_c94_waiting_is_for_a_new_call(project: Path):
     assert handhold("install", "claude-code").returncode == 0
     make_call("claude-code", project, "begin", "end")

@@ -96,6 +96,16 @@ def test_c94_a_hook_that_fails_says_so_and_lets_the_client_go_on(folder: Path, m
     assert "not recorded" in json.loads(garbled.stdout)["systemMessage"]
 
 
+def test_c94_the_home_folder_is_not_copied(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    with Toolbox.open(folder) as box:
+        monkeypatch.setenv("HOME", str(folder))
+        assert not box.snapshots.complete()
+        assert not box.snapshots.recorder.baseline.exists
+        monkeypatch.setenv("HOME", "/nowhere")
+        assert box.snapshots.complete()
+        assert box.snapshots.recorder.baseline.exists
+
+
 def test_c94_a_strict_hook_that_fails_refuses(folder: Path):
     event = {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": "/", **call("claude-code", 0)}
     command = [Path(sys.executable).with_name("handhold"), "hook", "claude-code", "--strict"]

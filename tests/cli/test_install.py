@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from handhold.cli.clients import CLIENTS
 from handhold.cli.commands import handhold
+from handhold.cli.recording_hooks import build_entry, is_our_hook
 from handhold.cli.server_check import count_tools
 from handhold.hooks.events import HOOK_DIALECTS
 from tests.cli.test_prompt import Terminal
@@ -259,6 +260,41 @@ def test_what_a_user_changes_meanwhile_stays_and_the_rest_is_as_it_was(client: s
     assert run(client, "--remove").exit_code == 0
     assert file.read_bytes().decode() == before
     assert [path for path in Path().rglob("*") if path.is_file()] == [file]
+
+
+def test_text_of_the_user_that_looks_like_ours_stays():
+    """Ours was taken out by hand; the only text like it is the user's."""
+    file = Path(".claude/settings.json")
+    file.parent.mkdir()
+    file.write_text('{"mine": {"deny": ["MINE"]}, "permissions": {"deny": ["Read"]}}')
+    assert run("claude-code", "--only").exit_code == 0
+    text = file.read_text()
+    ours = text[text.index('"Read"') + len('"Read"') : text.index("]", text.index('"Read"'))]
+    assert "Bash" in ours
+    file.write_text(text.replace(ours, "").replace('"MINE"', '"MINE"' + ours))
+    assert run("claude-code", "--remove").exit_code == 0
+    assert said(file) == {
+        "mine": {"deny": ["MINE", *json.loads(f"[{ours.lstrip().lstrip(',')}]")]},
+        "permissions": {"deny": ["Read"]},
+    }
+
+
+def test_a_value_that_was_replaced_comes_back_after_other_changes():
+    file = Path(".codex/config.toml")
+    file.parent.mkdir()
+    file.write_text('model = "MINE"\n\n[features]\n# which shell\nshell_tool = true\nother = 1\n')
+    assert run("codex", "--only").exit_code == 0
+    assert said(file)["features"] == {"shell_tool": False, "unified_exec": False, "other": 1}
+    file.write_text(file.read_text().replace("MINE", "CHANGED"))
+    assert run("codex", "--remove").exit_code == 0
+    assert file.read_text() == 'model = "CHANGED"\n\n[features]\n# which shell\nshell_tool = true\nother = 1\n'
+
+
+def test_a_hook_is_known_by_its_command_also_in_a_folder_with_a_blank():
+    for program in ("handhold", "/usr/bin/handhold", "/a b/handhold"):
+        entry = build_entry("codex", program, is_strict=False, tools="")
+        assert is_our_hook(entry), entry
+    assert not is_our_hook({"hooks": [{"command": "log-handhold-hooks hook x"}]})
 
 
 def test_another_copy_of_handhold_finds_its_hooks_without_a_record(home: Path):

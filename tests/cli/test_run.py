@@ -69,6 +69,13 @@ def test_a_program_that_is_not_there_is_reported_as_in_a_shell(folder: Path):
     assert done.stderr.endswith(b"no-such-program: command not found\n")
 
 
+def test_undo_says_of_a_new_binary_file_that_it_was_removed(folder: Path):
+    (folder / "old.bin").write_bytes(b"\0old")
+    script = r"printf '\0x' > new.bin; rm old.bin"
+    assert call(folder, "run", "--", "bash", "-c", script).returncode == 0
+    assert call(folder, "undo").stdout.endswith(b": restored old.bin; removed new.bin.\n")
+
+
 def test_two_streams_into_one_file_keep_their_order(folder: Path, tmp_path: Path):
     script = "for n in {1..300}; do echo out $n; echo err $n >&2; done"
     with open(tmp_path / "both", "wb") as both:

@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,15 @@ from handhold.hooks.hook_client import SOCKET_FILE
 
 HANDHOLD = Path(sys.executable).with_name("handhold")
 WAIT_SECONDS = 30
+REACH = """
+import os, socket
+try:
+    folder = os.open({path!r}, os.O_PATH)
+    socket.socket(socket.AF_UNIX).connect(f"/proc/self/fd/{{folder}}/{name}")
+    print("ends 0")
+except OSError as error:
+    print("ends", error.errno)
+"""
 
 
 @pytest.fixture
@@ -212,13 +222,41 @@ def test_c94_the_socket_takes_nothing_but_events(folder: Path):
     assert entries(folder) == []
 
 
+@pytest.mark.parametrize("answer", [b"", b'{"output": ', b"[", b"no"])
+def test_c94_a_server_that_answers_with_nonsense_leaves_the_work_to_the_hook(folder: Path, answer: bytes):
+    socket_path().parent.mkdir(parents=True)
+    parent = os.open(socket_path().parent, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(f"/proc/self/fd/{parent}/{SOCKET_FILE}")
+        os.close(parent)
+        server.listen()
+
+        def answer_twice() -> None:
+            for _ in range(2):
+                client = server.accept()[0]
+                while client.recv(65536):
+                    pass
+                client.sendall(answer)
+                client.close()
+
+        thread = threading.Thread(target=answer_twice)
+        thread.start()
+        hook(folder, "PreToolUse", call="1")
+        (folder / "a.txt").write_text("changed\n")
+        hook(folder, "PostToolUse", call="1")
+        thread.join()
+    assert entries(folder) == [("claude-code:abc", "turn-1", "Bash")]
+
+
 def test_c94_a_command_cannot_reach_the_socket(folder: Path):
     with serving(folder) as server:
-        path = socket_path()
-        program = f"import os; print(sorted(os.listdir({str(path.parent)!r})))"
-        arguments = {"command": f"python3 -c {json.dumps(program)}"}
-        done = server.ask("tools/call", {"name": "Bash", "arguments": arguments})
-        assert SOCKET_FILE not in done["content"][0]["text"], done
+        program = folder / "reach.py"
+        program.write_text(REACH.format(path=str(socket_path().parent), name=SOCKET_FILE))
+        assert (
+            subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout == "ends 0\n"
+        )
+        done = server.ask("tools/call", {"name": "Bash", "arguments": {"command": f"{sys.executable} reach.py"}})
+        assert done["content"][0]["text"].startswith("ends 2"), done  # ENOENT: it is not there
 
 
 def test_c94_the_newest_session_of_a_process_is_its_own_unless_several_are_active(tmp_path: Path):

@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -354,5 +355,28 @@ def test_r30_an_approved_network_question_opens_the_network_for_that_command(tmp
         if answer:
             assert "closed" not in reply.text
             server.accept()[0].close()
+        with pytest.raises(TimeoutError):
+            server.accept()
+
+
+def test_r30_a_background_command_stays_without_network_and_nobody_says_otherwise(tmp_path: Path):
+    (tmp_path / "ws").mkdir()
+    asked: list[Question] = []
+
+    def approver(question: Question) -> bool:
+        asked.append(question)
+        return True
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.settimeout(0.1)
+        program = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 2)"
+        command = f'curl -s -m 2 http://host.invalid/; python3 -c "{program}" || echo closed'
+        with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", approver=approver, policy="edit") as box:
+            job = box.call("bash", {"command": command, "background": True}).data["job"]
+            until = time.monotonic() + 30
+            while "closed" not in (reply := box.call("bash_output", {"job": job})).text:
+                assert time.monotonic() < until, reply.text
+                time.sleep(0.1)
+        assert not any("opens the network" in question.because for question in asked)
         with pytest.raises(TimeoutError):
             server.accept()

@@ -9,6 +9,7 @@ from handhold.backends.settings.client_config import InstallRecord
 from handhold.cli.config_steps import (
     Container,
     Item,
+    Member,
     Step,
     WholeFile,
     apply_steps,
@@ -18,7 +19,7 @@ from handhold.cli.config_steps import (
 )
 from handhold.cli.recording_hooks import is_our_hook
 from handhold.core.errors import SettingsBroken
-from handhold.core.text import jsonc
+from handhold.core.text import jsonc, toml_table
 from handhold.core.text.jsonc import TextEdit, revert_text_edits
 
 T = TypeVar("T")
@@ -95,15 +96,18 @@ def _restore(text: str, previous: InstallRecord | None, steps: Sequence[Step]) -
 
 
 def _remove_entered(text: str, previous: InstallRecord) -> str:
-    """For a file that somebody else has changed: what we inserted is cut out where it stands unchanged, else it is
-    removed as a member or an item."""
+    """For a file that somebody else has changed: each member or item is removed with the containers made for it. Where
+    our text stands unchanged and cutting it out means the same, it is cut out, which leaves no blank behind."""
     layers = list(previous.layers)
-    for step in map(decode_step, reversed(previous.entered)):
-        cut = None if isinstance(step, Container) else _cut_out(text, layers.pop())
-        if cut is not None and not isinstance(step, Container) and _is_removed(cut, step):
-            text = cut
-        else:
-            text = remove_steps(text, [step])
+    steps = [decode_step(each) for each in previous.entered]
+    while steps:
+        step, first = steps[-1], len(steps) - 1
+        while first and isinstance(steps[first - 1], Container):
+            first -= 1
+        removed = remove_steps(text, steps[first:])
+        del steps[first:]
+        cut = _cut_out(text, layers.pop())
+        text = cut if cut is not None and _is_without(cut, removed, step) else removed
     return text
 
 
@@ -115,9 +119,13 @@ def _cut_out(text: str, layer: Sequence[TextEdit]) -> str | None:
     return text
 
 
-def _is_removed(text: str, step: Step) -> bool:
+def _is_without(text: str, removed: str, step: Step | Container) -> bool:
+    """Whether a text says the same as the one from which a step was removed. A member may have its former value."""
+    if isinstance(step, WholeFile):
+        return text == removed
+    parse = toml_table.parse_toml if isinstance(step, Member) and step.is_toml else jsonc.parse_jsonc
     try:
-        return not step.remove(text)
+        return parse(remove_steps(text, [step]) if isinstance(step, Member) else text) == parse(removed)
     except ValueError:
         return False
 

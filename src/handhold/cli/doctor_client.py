@@ -115,7 +115,14 @@ def has_server(client: MCPClient, file: str) -> bool:
         servers = servers if client.is_toml else jsonc.get_member(text, (client.servers_key,))
     except ValueError:
         return False
-    return isinstance(servers, dict) and "handhold" in str(servers)  # pyright: ignore[reportUnknownArgumentType]
+    entries = cast(dict[str, Any], servers).values() if isinstance(servers, dict) else ()
+    return any(isinstance(entry, dict) and starts_handhold(cast(dict[str, Any], entry)) for entry in entries)
+
+
+def starts_handhold(entry: dict[str, Any]) -> bool:
+    found = [entry.get("command"), entry.get("args")]
+    words = [word for each in found for word in (cast(list[Any], each) if isinstance(each, list) else [each])]
+    return any(os.path.basename(word).startswith("handhold") for word in words if isinstance(word, str))
 
 
 def check_server(program: str) -> ClientCheck:

@@ -89,7 +89,7 @@ policy_of_call = click.option(
     help=f"{POLICY_HELP.removesuffix('edit.')}ask at a terminal and edit elsewhere.",
 )
 LATEST_SESSION = "-"
-MAX_FOREIGN = 100  # entries that are looked at for one of a session
+FIRST_LOOK = 100  # entries in which the latest call of a session is looked for; then ten times as many
 session = click.option(
     "--session",
     default="default",
@@ -163,9 +163,13 @@ def resolve_session(options: ToolboxOptions) -> str:
     if options["session"] != LATEST_SESSION:
         return options["session"]
     with open_store(options["root"], options["state"]) as store:
-        entries, _ = store.salvage_entries(session=None, last=MAX_FOREIGN)
-    sessions = [entry.call.session for entry in entries if entry.call.tool != FOREIGN]
-    return sessions[-1] if sessions else "default"
+        last, entries = FIRST_LOOK, store.salvage_entries(session=None, last=FIRST_LOOK)[0]
+        while not (sessions := [each.call.session for each in entries if each.call.tool != FOREIGN]):
+            if len(entries) < last:
+                return "default"
+            last *= 10
+            entries = store.salvage_entries(session=None, last=last)[0]
+    return sessions[-1]
 
 
 def add_toolbox_options(

@@ -4,6 +4,7 @@ They never allow, deny or rewrite a call. If one fails, the client goes on and s
 """
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from importlib.resources import files
@@ -13,8 +14,8 @@ from handhold.cli.config_steps import Item, Step, WholeFile
 from handhold.hooks.events import HOOK_DIALECTS, HookDialect
 
 TIMEOUT_SECONDS = 30
-TIMEOUT_UNITS = {"claude-code": 1, "codex": 1, "gemini-cli": 1000, "qwen-code": 1000}  # in a second
-COMMAND_WORDS = "handhold hook "  # by which an entry is recognized as ours
+TIMEOUT_UNITS = {"claude-code": 1, "codex": 1, "gemini-cli": 1000, "qwen-code": 1}  # in a second
+OUR_COMMAND = re.compile(r"\bhandhold'? hook ")  # by which an entry is recognized as ours
 PLUGIN = "opencode_plugin.js"
 
 
@@ -63,4 +64,4 @@ def build_plugin(program: str, *, is_strict: bool) -> str:
 
 def is_our_hook(entry: object) -> bool:
     """Whether an item of a client's hooks was entered by some installation of Handhold."""
-    return COMMAND_WORDS in json.dumps(entry)
+    return bool(OUR_COMMAND.search(json.dumps(entry)))

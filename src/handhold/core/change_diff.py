@@ -166,8 +166,14 @@ def _format_text_diff(name: str, change: FileChange, source: ContentSource) -> s
     except LookupError:
         return f"[{name}: its content is no longer kept]\n"
     except BinaryFile:
-        return f"[{name}: binary content differs]\n"
+        return f"[{name}: {_describe_binary(change)}]\n"
     return unified_diff(name, before, after)
+
+
+def _describe_binary(change: FileChange) -> str:
+    if change.before is None:
+        return "nothing -> binary content"
+    return "binary content -> nothing" if change.after is None else "binary content differs"
 
 
 def _decode_content(content: Content | None, path: str, source: ContentSource) -> str | None:

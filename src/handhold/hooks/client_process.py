@@ -17,7 +17,6 @@ LAUNCHERS = frozenset(
         "busybox",
         "env",
         "timeout",
-        "tee",
         "uv",
         "uvx",
         "pipx",

@@ -104,7 +104,9 @@ def parse_event(client: str, given: Mapping[str, Any]) -> HookEvent | None:
     arguments = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
     is_known, paths = _find_paths(dialect, tool, arguments)
     if not is_known:
-        return HookEvent(action, name, folder, prompt=prompt) if dialect.ours and dialect.ours in tool else None
+        return (
+            HookEvent(action, name, folder, prompt=prompt) if dialect.ours and tool.startswith(dialect.ours) else None
+        )
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
     call_id = _text(given, "tool_use_id") or _derive_id(tool, text)
     window = Window(name, call_id, tool, _text(given, "turn_id"), text, paths)

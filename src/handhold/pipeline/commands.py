@@ -133,7 +133,7 @@ class CommandRunner:
         decision = self._authorizer.authorize_command(
             context.call, request.command, analysis, folder, wait=context.token.wait_for, directly=roots
         )
-        return decision, decision.verdict == "approved" and not sandbox.network and connects(analysis)
+        return decision, decision.verdict == "approved" and analysis.contained and connects(analysis)
 
     def analyze(self, command: str, *, contained: bool, folder: str = "") -> CommandAnalysis:
         """What a command would do, by its text, in `folder` or where the shell is. It does not run."""

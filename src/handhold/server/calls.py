@@ -145,7 +145,7 @@ class CallHandler:
         restored = json.loads(state)
         answer = (params.input_responses or {}).get(approvals.APPROVAL_KEY)
         answer = answer if isinstance(answer, ElicitResult) else None
-        asked = restored["asked"]
+        asked = restored.get("asked", 0.0)  # not in one that an earlier version sealed
         return replace(call, session=restored["session"], question=restored["question"], answer=answer, asked=asked)
 
     async def _execute(

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # loaded with the first call
     from handhold.backends.state.sqlite import SqliteStore
 
 CODEX_META_KEY = "x-codex-turn-metadata"
+MAX_NAME_CHARS = 200  # of a session or a turn
 
 
 class SessionTurn(NamedTuple):
@@ -35,8 +36,10 @@ class ClientSession:
         """The session and turn of a call; None if the client has told nothing."""
         if isinstance(given := meta.get(CODEX_META_KEY), dict):
             codex = cast(dict[str, Any], given)
-            if session := codex.get("session_id"):
-                return SessionTurn(f"codex:{session}", str(codex.get("turn_id") or ""))
+            if isinstance(session := codex.get("session_id"), str) and session:
+                return SessionTurn(
+                    f"codex:{session}"[:MAX_NAME_CHARS], str(codex.get("turn_id") or "")[:MAX_NAME_CHARS]
+                )
         try:
             store = self._open_store()
             session = store.client_sessions.find(self._process) if self._process else ""

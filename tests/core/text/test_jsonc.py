@@ -190,6 +190,27 @@ def test_a_table_is_replaced_with_the_tables_in_it_and_comments_of_others_stay()
     assert apply_text_edits(after, toml_table.remove(after, ("mcp", "ours"))) == "\n# about x\n[x]\ny = 1\n"
 
 
+@pytest.mark.parametrize("line", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ("", "[mcp]|ours = false|", "[mcp]|"),
+        ("x = 1", "x = 1||[mcp]|ours = false|", "x = 1||[mcp]|"),
+        ("[mcp] # mine|a = 1|", "[mcp] # mine|ours = false|a = 1|", "[mcp] # mine|a = 1|"),
+        ("[mcp]|ours = true # why|a = 1|[x]|", "[mcp]|ours = false|a = 1|[x]|", "[mcp]|a = 1|[x]|"),
+        ("[mcp]", "[mcp]|ours = false|", "[mcp]|"),
+        ("[x]|ours = 1|[mcp]|", "[x]|ours = 1|[mcp]|ours = false|", "[x]|ours = 1|[mcp]|"),
+    ],
+)
+def test_a_value_goes_into_its_table_and_out_of_it(before: str, after: str, left: str, line: str):
+    before, after, left = (each.replace("|", line) for each in (before, after, left))
+    if "\n" not in before and line == "\r\n":
+        return  # nothing tells which line ends the file has
+    path = ("mcp", "ours")
+    assert apply_text_edits(before, toml_table.put(before, path, False)) == after
+    assert apply_text_edits(after, toml_table.remove(after, path)) == left
+
+
 def test_an_inline_table_is_refused_rather_than_broken():
     with pytest.raises(toml_table.BadToml):
         toml_table.put("mcp = {x = {}}\n", ("mcp", "ours"), TABLE)
