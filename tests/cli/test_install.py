@@ -32,6 +32,7 @@ FILES = {  # from each client's documentation: project file, user file
     "claude-desktop": ("", ".config/Claude/claude_desktop_config.json", "mcpServers"),
     "codex": (".codex/config.toml", ".codex/config.toml", "mcp_servers"),
     "cursor": (".cursor/mcp.json", ".cursor/mcp.json", "mcpServers"),
+    "devin-desktop": (".devin/mcp_config.json", ".config/devin/mcp_config.json", "mcpServers"),
     "gemini-cli": (".gemini/settings.json", ".gemini/settings.json", "mcpServers"),
     "opencode": ("opencode.json", ".config/opencode/opencode.json", "mcp"),
     "qwen-code": (".qwen/settings.json", ".qwen/settings.json", "mcpServers"),
@@ -82,6 +83,32 @@ def test_each_client_gets_a_server_where_it_looks_for_one(client: str, scope: st
     ]
     assert not [path for path in left if path.is_file()]
     assert not [path for path in left if path.is_dir()]
+
+
+def test_r31_the_local_scope_of_claude_code_is_for_one_person_in_one_project(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    shared = home / ".claude.json"
+    shared.write_text('{"projects": {"/x": {}}}')
+    places = [tmp_path / "one", tmp_path / "two"]
+    for place in places:
+        place.mkdir()
+        monkeypatch.chdir(place)
+        assert run("claude-code", "--local").exit_code == 0
+        assert [str(path) for path in Path().rglob("*") if path.is_file()] == [".claude/settings.local.json"]
+    assert run("claude-code", "--user").exit_code == 0
+    projects = said(shared)["projects"]
+    assert [os.path.basename(projects[str(place)]["mcpServers"]["handhold"]["command"]) for place in places] == [
+        "handhold"
+    ] * 2
+    assert json.loads(CliRunner().invoke(handhold, ["doctor", "claude-code", "--json"]).output)["findings"][0]["holds"]
+    assert run("claude-code", "--user", "--remove").exit_code == 0
+    for place in places:
+        monkeypatch.chdir(place)
+        assert run("claude-code", "--local", "--remove").exit_code == 0
+        assert not list(Path().rglob("*"))
+    assert shared.read_text() == '{"projects": {"/x": {}}}'
+    assert run("codex", "--local").exit_code == 2
 
 
 @pytest.mark.parametrize(

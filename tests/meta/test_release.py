@@ -3,9 +3,13 @@
 import json
 import re
 from email.message import Message
+from importlib.metadata import metadata
+from importlib.resources import files
 from pathlib import Path
 
+import jsonschema
 import pytest
+from packaging.requirements import Requirement
 
 from checks.release import (
     PLATFORMS,
@@ -16,6 +20,7 @@ from checks.release import (
     read_pins,
     read_version,
 )
+from handhold.cli.server_check import count_tools
 
 VERSION = read_version(PROJECT)
 LOCK = """\
@@ -34,6 +39,25 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "src/handhold/version.py").write_text('VERSION = "1.2.3"\n')
     (tmp_path / "CHANGELOG.md").write_text("# Changelog\n\n## 1.2.3 (2026-01-31)\n\n- It.\n\n## 1.2.2 (2026-01-01)\n")
     return tmp_path
+
+
+# --- the registry of MCP servers
+
+
+def test_what_the_registry_reads_is_valid_and_starts_the_server():
+    told = json.loads((PROJECT / "server.json").read_text())
+    version = told["$schema"].split("/")[-2]
+    schema = files(f"skillsaw.schemas.mcp_registry.v{version.replace('-', '_')}").joinpath("server.schema.json")
+    jsonschema.validate(told, json.loads(schema.read_text()))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**told, "name": "handhold"}, json.loads(schema.read_text()))
+    (package,) = told["packages"]
+    assert (told["version"], package["version"]) == (VERSION, VERSION)
+    assert f"mcp-name: {told['name']}" in (PROJECT / "PACKAGE.md").read_text(), "the registry looks for it on PyPI"
+    extras = Requirement(package["runtimeArguments"][0]["value"]).extras
+    assert extras <= set(metadata("handhold").get_all("Provides-Extra") or ())
+    words = [argument["value"] for argument in package["packageArguments"]]
+    assert count_tools(["handhold", *words]) > 5
 
 
 # --- versions

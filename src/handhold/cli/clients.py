@@ -3,7 +3,8 @@
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from handhold.cli.config_steps import Item, Member, Step
@@ -28,11 +29,12 @@ class MCPClient:
 
     `hooks` is the file for recording, if the client has hooks or plugins. `only` turns the client's own file and shell
     tools off, and `allow` lets it run ours without asking; both are given with the file that they go into. `next_steps`
-    are what is left to a person, for a project and for a user.
+    are what is left to a person, for a project and for a user. `local` is for one person in one project, if the client
+    has such settings.
     """
 
     title: str
-    servers_key: str
+    servers_path: tuple[str, ...]  # of the object that has the servers
     place: ConfigPlace
     extra_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])
     dialect: str = ""
@@ -45,6 +47,7 @@ class MCPClient:
     allowed_fields: Mapping[str, Any] = field(default_factory=dict[str, Any])  # of the entry
     allow: Callable[[str], Sequence[tuple[ConfigPlace, Step]]] = lambda _: ()
     next_steps: tuple[str, str] = ("", "")
+    local: "MCPClient | None" = None
 
     @property
     def is_toml(self) -> bool:
@@ -84,19 +87,34 @@ def get_codex_path(name: str) -> str:
 
 
 def build_claude_code() -> MCPClient:
+    local_servers = ("projects", os.path.realpath(Path.cwd()), "mcpServers")
+    local = fill_claude_code(
+        local_servers,
+        ConfigPlace(os.path.join(Path.home(), ".claude.json"), ""),
+        ConfigPlace(".claude/settings.local.json", ""),
+        "Start `claude` in this folder, and trust the folder.",
+    )
+    approval = "Start `claude` in this folder, trust the folder, and approve the server when it asks."
     settings = ConfigPlace(".claude/settings.json", ".claude/settings.json")
+    shared = fill_claude_code(("mcpServers",), ConfigPlace(".mcp.json", ".claude.json"), settings, approval)
+    return replace(shared, local=local)
+
+
+def fill_claude_code(
+    servers_path: tuple[str, ...], place: ConfigPlace, settings: ConfigPlace, next_step: str
+) -> MCPClient:
     own = ("Bash", "PowerShell", "Edit", "Write", "Read", "NotebookEdit", "Glob", "Grep")
     return MCPClient(
         "Claude Code",
-        "mcpServers",
-        ConfigPlace(".mcp.json", ".claude.json"),
+        servers_path,
+        place,
         # Without alwaysLoad, the model sees the names of our tools only, and has to search for the rest.
         {"type": "stdio", "alwaysLoad": True},
         "claude",
         hooks=settings,
         only=[(settings, Item(("permissions", "deny"), name)) for name in own],
         allow=lambda name: [(settings, Item(("permissions", "allow"), f"mcp__{name}"))],
-        next_steps=("Start `claude` in this folder, trust the folder, and approve the server when it asks.", ""),
+        next_steps=(next_step, ""),
     )
 
 
@@ -105,7 +123,7 @@ def build_codex() -> MCPClient:
     trust_hooks = "run /hooks in Codex and trust them: until then they are skipped without a word."
     return MCPClient(
         "Codex",
-        "mcp_servers",
+        ("mcp_servers",),
         config,
         # Without these, our tools come late or not at all.
         {"required": True, "omit_tools_from": ["deferred"]},
@@ -126,7 +144,7 @@ def build_opencode() -> MCPClient:
     own = ("bash", "edit", "write", "read", "glob", "grep", "list", "patch", "apply_patch")
     return MCPClient(
         "opencode",
-        "mcp",
+        ("mcp",),
         config,
         {"type": "local", "enabled": True},
         is_command_list=True,
@@ -141,7 +159,7 @@ def build_gemini() -> MCPClient:
     place = ConfigPlace(".gemini/settings.json", ".gemini/settings.json")
     return MCPClient(
         "Gemini CLI",
-        "mcpServers",
+        ("mcpServers",),
         place,
         dialect="gemini",
         hooks=place,
@@ -155,7 +173,7 @@ def build_qwen() -> MCPClient:
     own = ("run_shell_command", "edit", "write_file", "read_file", "glob", "grep_search", "list_directory")
     return MCPClient(
         "Qwen Code",
-        "mcpServers",
+        ("mcpServers",),
         place,
         {"alwaysLoadTools": True},  # else they are hidden behind a search
         hooks=place,
@@ -170,31 +188,38 @@ CLIENTS: Mapping[str, Callable[[], MCPClient]] = {
     "claude-code": build_claude_code,
     "claude-desktop": lambda: MCPClient(
         "Claude Desktop",
-        "mcpServers",
+        ("mcpServers",),
         ConfigPlace("", get_settings_path("Claude/claude_desktop_config.json", "Claude/claude_desktop_config.json")),
         dialect="claude",
     ),
     "codex": build_codex,
     "cursor": lambda: MCPClient(
         "Cursor",
-        "mcpServers",
+        ("mcpServers",),
         ConfigPlace(".cursor/mcp.json", ".cursor/mcp.json"),
         workspace_variable=WORKSPACE_VARIABLE,
+    ),
+    "devin-desktop": lambda: MCPClient(
+        "Devin Desktop",
+        ("mcpServers",),
+        ConfigPlace(".devin/mcp_config.json", get_config_path("devin/mcp_config.json")),
     ),
     "gemini-cli": build_gemini,
     "opencode": build_opencode,
     "qwen-code": build_qwen,
     "vscode": lambda: MCPClient(
         "VS Code",
-        "servers",
+        ("servers",),
         ConfigPlace(".vscode/mcp.json", get_settings_path("Code/User/mcp.json", "Code/User/mcp.json")),
         STDIO_FIELDS,
         workspace_variable=WORKSPACE_VARIABLE,
     ),
-    "windsurf": lambda: MCPClient("Windsurf", "mcpServers", ConfigPlace("", ".codeium/windsurf/mcp_config.json")),
+    "windsurf": lambda: MCPClient(  # now Devin Desktop
+        "Windsurf", ("mcpServers",), ConfigPlace("", ".codeium/windsurf/mcp_config.json")
+    ),
     "zed": lambda: MCPClient(
         "Zed",
-        "context_servers",
+        ("context_servers",),
         ConfigPlace(
             ".zed/settings.json",
             ".config/zed/settings.json" if sys.platform == "darwin" else get_config_path("zed/settings.json"),

@@ -95,24 +95,22 @@ def find_call(client: str, state: Path | None, wait: float) -> RecordedCall | No
 
 def check_configuration(name: str) -> Iterator[ClientCheck]:
     client = CLIENTS[name]()
-    places = [(is_project, locate(client.place, is_project=is_project)) for is_project in (True, False)]
-    found = [(is_project, file) for is_project, file in places if has_server(client, file)]
-    yield ClientCheck(
-        "the server", bool(found), found[0][1] if found else "in no configuration; run `handhold install`"
-    )
+    scopes = [(client, True), (client, False), *([(client.local, True)] if client.local else [])]
+    found = [file for each, is_project in scopes if has_server(each, file := locate(each.place, is_project=is_project))]
+    yield ClientCheck("the server", bool(found), found[0] if found else "in no configuration; run `handhold install`")
     program = find_on_path("handhold")
     yield ClientCheck("handhold on the PATH", bool(program), program or "not found")
     if program:
         yield check_server(program)
-    files = [file for is_project in (True, False) if (file := find_hooks(name, client, is_project=is_project))]
+    files = [file for each, is_project in scopes if (file := find_hooks(name, each, is_project=is_project))]
     yield ClientCheck("hooks", bool(files), files[0] if files else "in no configuration; run `handhold install`")
 
 
 def has_server(client: MCPClient, file: str) -> bool:
     text = read_text(file)
     try:
-        servers = toml_table.parse_toml(text).get(client.servers_key) if client.is_toml else None
-        servers = servers if client.is_toml else jsonc.get_member(text, (client.servers_key,))
+        servers = toml_table.parse_toml(text).get(client.servers_path[0]) if client.is_toml else None
+        servers = servers if client.is_toml else jsonc.get_member(text, client.servers_path)
     except ValueError:
         return False
     entries = cast(dict[str, Any], servers).values() if isinstance(servers, dict) else ()

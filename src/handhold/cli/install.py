@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import click
 
@@ -65,7 +65,7 @@ class InstallTarget:
 
     client_name: str
     client: MCPClient
-    is_project: bool
+    scope: Literal["", "--user", "--local"]
     name: str
     command: list[str]  # that starts the server
     entry: dict[str, Any]
@@ -73,11 +73,25 @@ class InstallTarget:
     records: bool
 
     @property
+    def is_project(self) -> bool:
+        return self.scope != "--user"
+
+    @property
+    def record_name(self) -> str:
+        """One file has the local servers of all projects."""
+        return f"{self.name}\0{Path.cwd()}" if self.scope == "--local" else self.name
+
+    def follows_links(self, file: str) -> bool:
+        """A person may have settings elsewhere; a project's files must not lead out of it."""
+        return self.scope == "--user" or not Path(file).is_relative_to(Path.cwd())
+
+    @property
     def next_step(self) -> str:
         return self.client.get_next_step(is_project=self.is_project)
 
 
 DIALECT_HELP = "Tool names, schemas and wording to use. Default: the dialect of the client's models."
+LOCAL_HELP = "Install for you alone in the current directory: Claude Code then does not ask to approve the server."
 STRICT_HELP = "Let the client stop a call that cannot be recorded, where it can. Without this it goes on and says so."
 ONLY_HELP = "Turn off the client's own file and shell tools, so that Handhold previews and confines everything."
 ALLOW_HELP = "Let the client run Handhold's tools without asking. Handhold's own policy still applies."
@@ -86,6 +100,7 @@ ALLOW_HELP = "Let the client run Handhold's tools without asking. Handhold's own
 @click.command()
 @click.argument("client", type=click.Choice(list(CLIENTS)))
 @click.option("--user", is_flag=True, help="Install for all your projects, not only the one in the current directory.")
+@click.option("--local", is_flag=True, help=LOCAL_HELP)
 @click.option(
     "--root",
     multiple=True,
@@ -107,6 +122,7 @@ ALLOW_HELP = "Let the client run Handhold's tools without asking. Handhold's own
 def install(
     client: str,
     user: bool,  # noqa: FBT001
+    local: bool,  # noqa: FBT001
     root: tuple[Path, ...],
     dialect: str | None,
     policy: Mode | None,
@@ -133,19 +149,25 @@ def install(
         raise click.BadParameter("use only letters, digits, - and _", param_hint="--name")
     if only_print and remove:
         raise click.UsageError("--print and --remove cannot be combined.")
+    if user and local:
+        raise click.UsageError("--user and --local cannot be combined.")
     mcp_client = CLIENTS[client]()
+    if local:
+        if mcp_client.local is None:
+            raise click.UsageError(f"{mcp_client.title} has no settings for one person in one project.")
+        mcp_client = mcp_client.local
     if only and not mcp_client.only:
         raise click.UsageError(f"{mcp_client.title} does not let its own tools be turned off while ours stay.")
     if strict and (no_record or mcp_client.hooks is None):
         raise click.UsageError("--strict is about recording, which is off.")
     is_project = bool(mcp_client.place.project) and not user
-    program = get_program(is_project=is_project)
+    program = get_program(is_shared=is_project and not local)
     arguments = build_arguments(mcp_client, is_project, root, dialect, policy)
     entry = mcp_client.build_entry(program, arguments)
     if allow_tools:
         entry |= mcp_client.allowed_fields
     entered: list[tuple[ConfigPlace, Step]] = [
-        (mcp_client.place, Member((mcp_client.servers_key, name), entry, mcp_client.is_toml))
+        (mcp_client.place, Member((*mcp_client.servers_path, name), entry, mcp_client.is_toml))
     ]
     records = mcp_client.hooks is not None and not no_record
     if mcp_client.hooks and records:
@@ -155,18 +177,19 @@ def install(
     steps = group_by_file(entered, is_project=is_project)
     if mcp_client.hooks:  # something may have been entered there before
         steps.setdefault(locate(mcp_client.hooks, is_project=is_project), [])
-    target = InstallTarget(client, mcp_client, is_project, name, [program, *arguments], entry, steps, records)
+    scope = "--local" if local else "" if is_project else "--user"
+    target = InstallTarget(client, mcp_client, scope, name, [program, *arguments], entry, steps, records)
     if only_print:
         return print_entry(target, as_json=as_json)
     ask = not sure and not as_json and is_interactive()
     return (remove_entry if remove else install_entry)(target, ask=ask, as_json=as_json)
 
 
-def get_program(*, is_project: bool) -> str:
+def get_program(*, is_shared: bool) -> str:
     """The bare name in a shared project file; the full path in a user file, as the client may have another PATH."""
     from handhold.cli.programs import find_on_path
 
-    return "handhold" if is_project else find_on_path("handhold") or "handhold"
+    return "handhold" if is_shared else find_on_path("handhold") or "handhold"
 
 
 def locate(place: ConfigPlace, *, is_project: bool) -> str:
@@ -204,7 +227,9 @@ def build_arguments(
 def print_entry(target: InstallTarget, *, as_json: bool) -> int:
     texts = {file: apply_steps("", steps)[0] for file, steps in target.steps.items() if steps}
     if as_json:
-        entry = {target.client.servers_key: {target.name: target.entry}}
+        entry = target.entry
+        for key in reversed((*target.client.servers_path, target.name)):
+            entry = {key: entry}
         options.print_json(
             PrintedEntryJSON(entry=entry, files=[PrintedFileJSON(file=file, text=text) for file, text in texts.items()])
         )
@@ -220,7 +245,7 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     from handhold.cli.server_check import count_tools
 
     changes = [
-        plan_installation(file, target.name, steps, follow_links=not target.is_project)
+        plan_installation(file, target.record_name, steps, follow_links=target.follows_links(file))
         for file, steps in target.steps.items()
     ]
     if not any(change.changes for change in changes):
@@ -229,7 +254,7 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     if not confirm_changes(changes, ask=ask):
         return options.EXIT_REFUSED
     for change in changes:
-        change.carry_out(target.name)
+        change.carry_out(target.record_name)
     if target.records and target.is_project:
         start_baseline()
     return print_outcome(target, INSTALLED, changes, as_json=as_json, tools=tools)
@@ -239,7 +264,7 @@ def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     from handhold.cli.config_files import plan_removal
 
     changes = [
-        plan_removal(file, target.name, steps, follow_links=not target.is_project)
+        plan_removal(file, target.record_name, steps, follow_links=target.follows_links(file))
         for file, steps in target.steps.items()
     ]
     if not any(change.changes for change in changes):
@@ -247,7 +272,7 @@ def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     if not confirm_changes(changes, ask=ask):
         return options.EXIT_REFUSED
     for change in reversed(changes):  # folders were created for the first
-        change.carry_out(target.name)
+        change.carry_out(target.record_name)
     return print_outcome(target, REMOVED, changes, as_json=as_json)
 
 
@@ -302,7 +327,8 @@ def describe_installation(target: InstallTarget, tools: int) -> list[str]:
         step in steps for _, step in target.client.only for steps in target.steps.values()
     ):
         lines.append(target.client.only_rest)
-    scope = "" if target.is_project else " --user"
     lines.append(f"Next: {target.next_step or f'restart {title}.'}")
-    lines.append(f"To remove it: handhold install {target.client_name}{scope} --remove")
+    lines.append(
+        f"To remove it: {' '.join(['handhold install', target.client_name, *target.scope.split(), '--remove'])}"
+    )
     return lines
