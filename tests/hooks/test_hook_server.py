@@ -206,9 +206,9 @@ def test_c94_the_socket_takes_nothing_but_events(folder: Path):
         for said in (
             b"",
             b"\n",
-            b"{}\n{}",
-            b"[1]\n",
-            b'{"client": "nobody", "process": "", "folder": "/", "strict": false}\n{}',
+            b"codex\0\0/\0",
+            b"\xff\0\0/\0\0{}",
+            b"nobody\0\0/\0\0{}",
         ):
             with socket.socket(socket.AF_UNIX) as client:
                 parent = os.open(socket_path().parent, os.O_PATH)
@@ -222,7 +222,7 @@ def test_c94_the_socket_takes_nothing_but_events(folder: Path):
     assert entries(folder) == []
 
 
-@pytest.mark.parametrize("answer", [b"", b'{"output": ', b"[", b"no"])
+@pytest.mark.parametrize("answer", [b"", b"0\0{}", b"0\0{}\0", b"no\0{}\0\0", b"no"])
 def test_c94_a_server_that_answers_with_nonsense_leaves_the_work_to_the_hook(folder: Path, answer: bytes):
     socket_path().parent.mkdir(parents=True)
     parent = os.open(socket_path().parent, os.O_PATH)

@@ -1,19 +1,18 @@
 """The quick way of `handhold hook`: pass the event to a running server, which does the work in its own process.
 
-A hook runs before and after every call of a client, so this imports as little as it can. Where no server answers, the
-hook does the work itself.
+A hook runs before and after every call of a client, so this imports as little as it can: the modules `socket` and
+`json` take longer than the rest. Where no server answers, the hook does the work itself.
+
+A request is the client, its process, the folder and "strict" or nothing, each with a NUL behind it, then the event. The
+answer is the status, the output and the errors, each with a NUL behind it.
 """
 
 import io
 import os
 import sys
+from _socket import AF_UNIX, SHUT_WR, SOCK_STREAM, socket  # what the module socket wraps
 
 from handhold.hooks.client_process import find_client_process, log_swallowed
-
-TYPE_CHECKING = False  # as typing's own, whose import takes time
-if TYPE_CHECKING:
-    from socket import socket
-    from typing import Any
 
 SOCKET_FILE = "hooks.sock"  # in the folder that has the states of all workspaces
 ANSWER_SECONDS = 25.0
@@ -29,21 +28,19 @@ def pass_on(words: list[str]) -> int | None:
     client, *flags = words or [""]
     if not client or client.startswith("-") or flags not in ([], ["--strict"]):
         return None
-    import socket
-
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
-        if not _connect(server):
-            return None
-        event = read_event()
-        try:
-            answer = _ask(server, client, event, is_strict=bool(flags))
-        except (OSError, ValueError):  # it was killed, or is too busy
-            log_swallowed()
-            sys.stdin = io.TextIOWrapper(io.BytesIO(event))  # for who does the work instead
-            return None
-    sys.stdout.write(answer["output"] + "\n" if answer["output"] else "")
-    sys.stderr.write(answer["errors"] + "\n" if answer["errors"] else "")
-    return answer["status"]
+    server = socket(AF_UNIX, SOCK_STREAM)
+    if not _connect(server):
+        return None
+    event = read_event()
+    try:
+        status, output, errors = _ask(server, client, event, is_strict=bool(flags))
+    except (OSError, ValueError):  # it was killed, or is too busy
+        log_swallowed()
+        sys.stdin = io.TextIOWrapper(io.BytesIO(event))  # for who does the work instead
+        return None
+    sys.stdout.write(output + "\n" if output else "")
+    sys.stderr.write(errors + "\n" if errors else "")
+    return status
 
 
 def socket_folder() -> str:
@@ -53,7 +50,7 @@ def socket_folder() -> str:
     return os.path.join(base, "handhold")
 
 
-def _connect(server: "socket") -> bool:
+def _connect(server: socket) -> bool:
     """Through the folder's descriptor: the path of a socket must be short."""
     if sys.platform != "linux":
         return False
@@ -73,13 +70,13 @@ def _connect(server: "socket") -> bool:
     return True
 
 
-def _ask(server: "socket", client: str, event: bytes, *, is_strict: bool) -> "dict[str, Any]":
-    import json
-
-    head = json.dumps({"client": client, "process": find_client_process(), "folder": os.getcwd(), "strict": is_strict})
-    server.sendall(head.encode() + b"\n" + event)
-    server.shutdown(1)  # SHUT_WR: that was all
+def _ask(server: socket, client: str, event: bytes, *, is_strict: bool) -> tuple[int, str, str]:
+    """Raises ValueError if the answer is not whole."""
+    head = (client, find_client_process(), os.getcwd(), "strict" if is_strict else "")
+    server.sendall(b"".join(os.fsencode(field) + b"\0" for field in head) + event)
+    server.shutdown(SHUT_WR)
     answer = b""
     while data := server.recv(65536):
         answer += data
-    return json.loads(answer)  # a part of one is not valid
+    status, output, errors, _ = answer.split(b"\0")
+    return int(status), output.decode(), errors.decode()

@@ -5,7 +5,6 @@ does. Only the same user is answered. The socket records events and offers nothi
 could at most record a call that was never made.
 """
 
-import json
 import os
 import socket
 import struct
@@ -47,13 +46,13 @@ def _handle(connection: socket.socket, state: Path | None) -> None:
             connection.settimeout(READ_SECONDS)
             if _read_user(connection) != os.geteuid():
                 return
-            head, _, event = _read_all(connection).partition(b"\n")
-            given = json.loads(head)
-            request = HookRequest(given["client"], event, given["process"], given["folder"], given["strict"])
+            client, process, folder, strict, event = _read_all(connection).split(b"\0", 4)
+            request = HookRequest(client.decode(), event, process.decode(), os.fsdecode(folder), bool(strict))
             done = answer_event(request, state, copies=False)
-            connection.sendall(json.dumps(done._asdict()).encode())
+            fields = (str(done.status), done.output, done.errors)
+            connection.sendall(b"".join(field.replace("\0", "").encode() + b"\0" for field in fields))
         copy_changed(request, state)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError):
         log_swallowed()  # the hook then does the work itself
 
 
