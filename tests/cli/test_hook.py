@@ -148,3 +148,42 @@ def test_c94_a_patch_names_every_file_that_it_touches():
     assert found.window == Window(
         "codex:s", "c", "apply_patch", "", json.dumps({"command": patch}), ("n", "a", "b", "d")
     )
+
+
+CLIENT = """
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", "from handhold.cli import main; main()", "hook", "codex"], check=True)
+time.sleep(600)
+"""
+
+
+def test_c94_the_call_of_a_killed_client_is_closed_when_another_session_begins(folder: Path):
+    """It runs no hook at its end, so its window would name whatever anybody changes later."""
+    fields = {"hook_event_name": "PreToolUse", "session_id": "killed", "cwd": str(folder)}
+    event = json.dumps({**fields, **call("codex", 0)}).encode()
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert client.stdin
+        assert client.stdout
+        client.stdin.write(event)
+        client.stdin.close()
+        assert client.stdout.readline() == b"{}\n"
+        (folder / "a.txt").write_text("by the killed one\n")
+        run("codex", folder, "start")
+        (folder / "b.txt").write_text("it still runs\n")
+    finally:
+        client.kill()
+        client.wait()
+    run("codex", folder, "start")
+    (folder / "late.txt").write_text("by what it left running\n")
+    run("codex", folder, "begin", **call("codex", 0))
+    (folder / "next.txt").write_text("by the next one\n")
+    run("codex", folder, "end", **call("codex", 0))
+    with Toolbox.open(folder, session="codex:abc") as box:
+        booked = [(entry.call.session, [Path(path).name for path in entry.paths]) for entry in box.log(everyone=True)]
+    assert booked == [
+        ("codex:killed", ["a.txt"]),
+        ("codex:killed", ["b.txt"]),
+        ("foreign", ["late.txt"]),
+        ("codex:abc", ["next.txt"]),
+    ]

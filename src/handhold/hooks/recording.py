@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
 from handhold.dialects.error_messages import format_plain_error
+from handhold.hooks.client_process import is_gone
 from handhold.hooks.events import HookEvent, parse_event
 from handhold.hooks.transcript import has_result
 from handhold.logs import log_swallowed, suppress_and_log
@@ -78,7 +79,9 @@ def record_event(event: HookEvent, process: str, state: Path | None, *, copies: 
             is_new = snapshots.note_client(event.session, process, event.prompt, is_active=is_active)
             is_new = bool(is_active) and (is_new or (event.action == "turn" and not event.prompt))
             if is_new or event.action != "begin":
-                snapshots.sweep(event.session, next_turn=is_new)
+                # A killed client runs no hook: its calls would stay open, and get what others change from now on.
+                killed = [session for session, at in snapshots.list_open_clients().items() if is_gone(at)]
+                snapshots.sweep(event.session, next_turn=is_new, ended=killed)
         if event.action == "start":
             snapshots.start()
         if window is None:
