@@ -81,14 +81,21 @@ class Snapshots:
         """The sessions of clients that have calls under way, each with its process as `note_client` got it."""
         return self.recorder.list_open_clients()
 
-    def sweep(self, session: str | None = None, *, next_turn: bool = False, ended: Collection[str] = ()) -> Recorded:
+    def sweep(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        next_turn: bool = False,
+        ended: Collection[str] = (),
+    ) -> Recorded:
         """Between calls. Closes the windows of a session that never ended, and of other sessions that have `ended`;
-        without a session, all of them.
+        without a session, all of them. With `agent`, of the session only those of this sub-agent; "" is the agent.
 
         With `next_turn`, later windows of the session that name no turn belong to a new one.
         """
         with translate_os_errors(self._root.real):
-            return self._finish(self.recorder.sweep(session, next_turn=next_turn, ended=ended))
+            return self._finish(self.recorder.sweep(session, agent=agent, next_turn=next_turn, ended=ended))
 
     def note_client(self, session: str, process: str, prompt: str, *, is_active: bool | None) -> bool:
         """Take note of a client's session, and whether a turn of it is under way; returns whether it is a new one."""
