@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
@@ -48,6 +49,8 @@ def main() -> None:
 
     def on_step(step: int) -> None:
         if step not in trees:
+            if step == job.get("after_subagent"):
+                wait_until(model.is_subagent_done, LATE_SECONDS)
             open_gates(project, job.get("gates", {}).get(str(step), {}))
             if job.get("trees"):
                 trees[step] = read_tree(project)
@@ -79,9 +82,11 @@ def main() -> None:
     entries: list[dict[str, Any]] = json.loads(log["output"]) if log["status"] == 0 else []
     report["log"] = entries
     report["after"] = []
-    session = next((entry["call"]["session"] for entry in entries if entry["call"]["tool"] != "foreign"), "")
+    calls = [entry["call"] for entry in entries if entry["call"]["tool"] != "foreign"]
+    names = {"{session}": calls[0]["session"]} if calls else {}
+    names |= {f"{{turn of {call['call_id']}}}": call["turn"] for call in calls}
     for words in job.get("after", []):
-        done = run([word.replace("{session}", session) for word in words], environment, COMMAND_SECONDS)
+        done = run([names.get(word, word) for word in words], environment, COMMAND_SECONDS)
         report["after"].append({**done, "tree": read_tree(project)})
     report["events"] = {path.name: path.read_text(errors="replace") for path in sorted(EVENTS.iterdir())}
     json.dump(report, sys.stdout)
@@ -122,15 +127,16 @@ def read_tree(folder: Path) -> dict[str, str]:
 
 
 def open_gates(project: Path, gates: dict[str, str]) -> None:
-    """Let commands go on that wait for these gates, and wait until each has written its file."""
+    """Let commands go on that wait for these gates, and wait until each has written its file, if it has one."""
     for gate, late in gates.items():
         (GATES / gate).touch()
-        wait_for(project / late, LATE_SECONDS)
+        if late:
+            wait_until((project / late).exists, LATE_SECONDS)
 
 
-def wait_for(path: Path, seconds: float) -> bool:
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
     until = time.monotonic() + seconds
-    while not path.exists():
+    while not condition():
         if time.monotonic() > until:
             return False
         time.sleep(POLL_SECONDS)
@@ -150,7 +156,7 @@ def run(
         process = subprocess.Popen(
             argv, env=environment, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=output, stderr=errors
         )
-        if interrupt and wait_for(Path(PROJECT, interrupt["file"]), seconds):
+        if interrupt and wait_until(Path(PROJECT, interrupt["file"]).exists, seconds):
             process.send_signal(signal.Signals[interrupt["signal"]])
         try:
             status = process.wait(seconds)

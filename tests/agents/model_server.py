@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agents.conversation import is_from_subagent, read_results
+from tests.agents.conversation import fill_in_results, is_from_subagent, read_results
 
 MODEL = "scripted-model"
 DONE = "Done."
@@ -297,15 +297,19 @@ class ModelServer:
         tools = face.read_tools(body)
         step = face.count_turns(body)
         shape = shape_of_request(path, body, tools, self.ours)
-        is_subagent = is_from_subagent(body)
+        request = Request(step, [tool["name"] for tool in tools], shape, read_results(body), is_from_subagent(body))
         with self.lock:
-            names = [tool["name"] for tool in tools]
-            self.requests.append(Request(step, names, shape, read_results(body), is_subagent))
-            if tools and not is_subagent:
-                self.on_step(step)
-            steps = self.subagent if is_subagent else self.steps[: self.last]
-        calls = steps[step] if tools and step < len(steps) else []
-        return (step + SUBAGENT_STEPS if is_subagent else step), calls
+            self.requests.append(request)
+        if tools and not request.is_subagent:
+            self.on_step(step)
+        steps = self.subagent if request.is_subagent else self.steps[: self.last]
+        calls = fill_in_results(steps[step], request.results) if tools and step < len(steps) else []
+        return (step + SUBAGENT_STEPS if request.is_subagent else step), calls
+
+    def is_subagent_done(self) -> bool:
+        """Whether a sub-agent has the results of all its steps."""
+        with self.lock:
+            return any(each.is_subagent and each.step >= len(self.subagent) for each in self.requests)
 
 
 @contextmanager
