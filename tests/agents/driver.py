@@ -82,8 +82,10 @@ def main() -> None:
     entries: list[dict[str, Any]] = json.loads(log["output"]) if log["status"] == 0 else []
     report["log"] = entries
     report["after"] = []
-    calls = [entry["call"] for entry in entries if entry["call"]["tool"] != "foreign"]
+    own = [entry for entry in entries if entry["call"]["tool"] != "foreign"]
+    calls = [entry["call"] for entry in own]
     names = {"{session}": calls[0]["session"]} if calls else {}
+    names |= {f"{{entry {n}}}": f"#{entry['seq']}" for n, entry in enumerate(own)}
     names |= {f"{{turn of {call['call_id']}}}": call["turn"] for call in calls}
     for words in job.get("after", []):
         done = run([names.get(word, word) for word in words], environment, COMMAND_SECONDS)

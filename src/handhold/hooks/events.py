@@ -64,7 +64,7 @@ HOOK_DIALECTS: Mapping[str, HookDialect] = {
         patches={"apply_patch": "command"},
     ),
     "qwen-code": HookDialect(
-        # Not UserPromptSubmit: with a hook for it, Qwen Code 0.24 forgets which files it has read, and refuses to edit.
+        # Not UserPromptSubmit: Qwen Code 0.24 runs its hook before every request to the model, not only for prompts.
         {**_TOOL_EVENTS, **_FAILURE, "SessionStart": "start", "Stop": "sweep", "SessionEnd": "finish"},
         frozenset({"run_shell_command", "Shell"}),
         {"edit": "file_path", "replace": "file_path", "write_file": "file_path"},
