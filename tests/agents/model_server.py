@@ -2,7 +2,8 @@
 
 A script is a list of steps, and a step the tool calls of one turn. Which step is next is read off the request: it is
 the number of turns with tool calls in it. After the last step, and to a request that offers no tools, the model
-answers with plain text. So a client may retry, resume or ask in parallel, and gets the same answer each time.
+answers with plain text. So a client may retry, resume or ask in parallel, and gets the same answer each time. A
+sub-agent is a conversation of its own: its task begins with SUBAGENT, and gets other steps.
 
 Of a request it keeps the shape: keys, kinds, names of tools, and our own tools' arguments. No text of anybody's prompt
 and no path is kept. It runs inside the container of its client, and needs nothing but Python.
@@ -16,19 +17,24 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from tests.agents.conversation import fill_in_results, is_from_subagent, read_results
+
 MODEL = "scripted-model"
 DONE = "Done."
+SUBAGENT_STEPS = 1000  # added to the steps of a sub-agent in the ids of its calls
 JSON = dict[str, Any]
 Calls = list[JSON]  # {"tool": name, "input": arguments}, of a free-form tool {"tool": name, "text": what it gets}
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is kept of a request: the step that it is at, the names of its tools, and its shape."""
+    """What is kept of a request: the step that it is at, the names of its tools, its shape, and results of calls."""
 
     step: int
     tools: list[str]
     shape: JSON
+    results: dict[str, str]  # by the id of the call
+    is_subagent: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,9 @@ def responses_whole(step: int, calls: Calls) -> JSON:
         item: JSON = {"id": f"item_{step}_{n}", "call_id": call_id(step, n)}
         namespace, _, name = call["tool"].rpartition(".")
         item |= {"namespace": namespace, "name": name} if namespace else {"name": name}
-        if "text" in call:
+        if call["tool"] == "tool_search":
+            output.append({"type": "tool_search_call", **item, "execution": "client", "arguments": call["input"]})
+        elif "text" in call:
             output.append({"type": "custom_tool_call", **item, "input": call["text"]})
         else:
             output.append({"type": "function_call", **item, "arguments": json.dumps(call["input"])})
@@ -277,6 +285,8 @@ class ModelServer:
 
     steps: list[Calls]
     ours: str
+    subagent: list[Calls] = field(default_factory=list[Calls])  # the steps of a sub-agent
+    last: int | None = None  # the step before which the model stops, until somebody raises it
     url: str = ""
     requests: list[Request] = field(default_factory=list[Request])
     on_step: Callable[[int], object] = lambda _: None  # called when a step is asked for, before it is answered
@@ -287,19 +297,31 @@ class ModelServer:
         tools = face.read_tools(body)
         step = face.count_turns(body)
         shape = shape_of_request(path, body, tools, self.ours)
+        request = Request(step, [tool["name"] for tool in tools], shape, read_results(body), is_from_subagent(body))
         with self.lock:
-            self.requests.append(Request(step, [tool["name"] for tool in tools], shape))
-            if tools:
-                self.on_step(step)
-        return step, self.steps[step] if tools and step < len(self.steps) else []
+            self.requests.append(request)
+        if tools and not request.is_subagent:
+            self.on_step(step)
+        steps = self.subagent if request.is_subagent else self.steps[: self.last]
+        calls = fill_in_results(steps[step], request.results) if tools and step < len(steps) else []
+        return (step + SUBAGENT_STEPS if request.is_subagent else step), calls
+
+    def is_subagent_done(self) -> bool:
+        """Whether a sub-agent has the results of all its steps."""
+        with self.lock:
+            return any(each.is_subagent and each.step >= len(self.subagent) for each in self.requests)
 
 
 @contextmanager
 def running_model(
-    steps: list[Calls], ours: str, on_step: Callable[[int], object] = lambda _: None
+    steps: list[Calls],
+    ours: str,
+    on_step: Callable[[int], object] = lambda _: None,
+    *,
+    subagent: list[Calls] | None = None,
 ) -> Iterator[ModelServer]:
     """A server with this script on a free port of loopback; it stops at the end of the block."""
-    model = ModelServer(steps, ours, on_step=on_step)
+    model = ModelServer(steps, ours, subagent or [], on_step=on_step)
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -10,7 +10,6 @@ from typing import Any
 
 from tests.agents.bed import AFTER, HERE, MARKS, SCRIPT, read_files, run_agent, without_settings
 from tests.containers.engine import Container
-from tests.scale import nightly
 
 SHAPES = HERE / "shapes"
 pytestmark = MARKS
@@ -25,8 +24,6 @@ def our_tools(request: dict[str, Any]) -> list[str]:
     return list(request["shape"]["our tools"])
 
 
-# Not with every change yet: the agents are 785 MB, and take long on a busy machine.
-@nightly(sampled_by="tests/agents/test_model_server.py::test_the_step_is_the_number_of_turns_with_calls")
 def test_an_agent_does_what_the_script_says_and_all_of_it_is_recorded_and_undone(container: Container, client: str):
     undo_all = ["handhold", "undo", "--session", "{session}", "--all"]
     report = run_agent(container, client, after=[undo_all])

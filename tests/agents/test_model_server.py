@@ -86,3 +86,25 @@ def test_a_shape_has_no_text_of_a_prompt_and_no_path():
         "tools": ["theirs"],
         "our tools": {"one": ["a", "b"]},
     }
+
+
+def test_a_sub_agent_is_led_through_steps_of_its_own():
+    task = {"role": "user", "content": [{"type": "text", "text": "sub-agent: do it"}]}
+    with running_model(STEPS, ours="one", subagent=[[{"tool": "two", "input": {}}]]) as model:
+        for turns, expected in enumerate(["call_1000_0", DONE]):
+            path, body = anthropic(turns)
+            assert not model.is_subagent_done()
+            assert expected in ask(model.url, path, {**body, "messages": [task, *body["messages"]]})
+        assert model.is_subagent_done()
+        path, body = anthropic(0)
+        assert "call_0_1" in ask(model.url, path, body), "the agent itself is where it was"
+
+
+def test_a_script_may_name_what_only_a_result_has():
+    steps = [[], [{"tool": "poll", "input": {"process": "{process of call_0_0}"}}]]
+    result = {"type": "function_call_output", "call_id": "call_0_0", "output": "running with session ID 4711\n"}
+    path, body = responses(1)
+    with running_model(steps, ours="one") as model:
+        answer = ask(model.url, path, {**body, "input": [*body["input"][:3], result]})
+        assert model.requests[0].results["call_0_0"] == result["output"]
+    assert json.dumps({"process": 4711}) in json.loads(answer)["output"][0]["arguments"]

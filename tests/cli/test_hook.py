@@ -158,3 +158,101 @@ def test_c94_a_patch_names_every_file_that_it_touches():
     assert found.window == Window(
         "codex:s", "c", "apply_patch", "", json.dumps({"command": patch}), ("n", "a", "b", "d")
     )
+
+
+CLIENT = """
+import subprocess, sys, time
+subprocess.run([sys.executable, "-c", "from handhold.cli import main; main()", "hook", "codex"], check=True)
+time.sleep(600)
+"""
+
+
+def test_c94_the_call_of_a_killed_client_is_closed_when_another_session_begins(folder: Path):
+    """It runs no hook at its end, so its window would name whatever anybody changes later."""
+    fields = {"hook_event_name": "PreToolUse", "session_id": "killed", "cwd": str(folder)}
+    event = json.dumps({**fields, **call("codex", 0)}).encode()
+    client = subprocess.Popen([sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        assert client.stdin
+        assert client.stdout
+        client.stdin.write(event)
+        client.stdin.close()
+        assert client.stdout.readline() == b"{}\n"
+        (folder / "a.txt").write_text("by the killed one\n")
+        run("codex", folder, "start")
+        (folder / "b.txt").write_text("it still runs\n")
+    finally:
+        client.kill()
+        client.wait()
+    run("codex", folder, "start")
+    (folder / "late.txt").write_text("by what it left running\n")
+    run("codex", folder, "begin", **call("codex", 0))
+    (folder / "next.txt").write_text("by the next one\n")
+    run("codex", folder, "end", **call("codex", 0))
+    with Toolbox.open(folder, session="codex:abc") as box:
+        booked = [(entry.call.session, [Path(path).name for path in entry.paths]) for entry in box.log(everyone=True)]
+    assert booked == [
+        ("codex:killed", ["a.txt"]),
+        ("codex:killed", ["b.txt"]),
+        ("foreign", ["late.txt"]),
+        ("codex:abc", ["next.txt"]),
+    ]
+
+
+SUBAGENT = {"agent_id": "helper", "tool_name": "Bash", "tool_input": {"command": "x"}, "tool_use_id": "call-sub"}
+
+
+def list_booked(folder: Path, client: str) -> list[tuple[str, str, list[str]]]:
+    with Toolbox.open(folder, session=f"{client}:abc") as box:
+        return [
+            (entry.call.call_id, entry.call.turn, [Path(path).name for path in entry.paths])
+            for entry in box.log(everyone=True)
+        ]
+
+
+@pytest.mark.parametrize("client", ["claude-code", "codex"])
+def test_c94_the_end_of_a_turn_does_not_end_the_call_of_a_sub_agent(client: str, folder: Path):
+    """A sub-agent in the background goes on when the agent has answered; its own end closes what never ended."""
+    run(client, folder, "turn")
+    run(client, folder, "begin", **SUBAGENT)
+    run(client, folder, "sweep")
+    (folder / "by the helper").touch()
+    run(client, folder, "end", **SUBAGENT)
+    run(client, folder, "begin", **SUBAGENT)  # denied, so there is no end
+    run(client, folder, "begin", agent_id="other", **{**call(client, 0), "tool_use_id": "call-other"})
+    event = {"hook_event_name": "SubagentStop", "agent_id": "helper", "session_id": "abc", "cwd": str(folder)}
+    CliRunner().invoke(handhold, ["hook", client], input=json.dumps(event))
+    (folder / "by another").touch()
+    run(client, folder, "end", agent_id="other", **{**call(client, 0), "tool_use_id": "call-other"})
+    assert list_booked(folder, client) == [
+        ("call-sub", "turn-1", ["by the helper"]),
+        ("call-other", "turn-1", ["by another"]),
+    ]
+
+
+def test_c94_the_prompt_of_a_sub_agent_neither_ends_a_call_nor_begins_a_turn(folder: Path):
+    run("codex", folder, "turn")
+    run("codex", folder, "begin", **call("codex", 0))
+    run("codex", folder, "turn", agent_id="helper")
+    (folder / "by the agent").touch()
+    run("codex", folder, "end", **call("codex", 0))
+    run("codex", folder, "begin", **SUBAGENT)
+    (folder / "by the helper").touch()
+    run("codex", folder, "end", **SUBAGENT)
+    assert list_booked(folder, "codex") == [
+        ("call-0", "turn-1", ["by the agent"]),
+        ("call-sub", "turn-1", ["by the helper"]),
+    ]
+
+
+def test_c94_a_sub_agent_that_goes_on_with_an_earlier_prompt_begins_no_turn(folder: Path):
+    agent = {"tool_name": "Bash", "tool_input": {"command": "x"}}
+    run("claude-code", folder, "turn", prompt_id="p1")
+    run("claude-code", folder, "turn", prompt_id="p2")
+    for number in range(2):
+        used = {**agent, "tool_use_id": f"call-{number}", "prompt_id": "p2"}
+        for fields in ({**SUBAGENT, "tool_use_id": f"call-sub-{number}", "prompt_id": "p1"}, used):
+            run("claude-code", folder, "begin", **fields)
+            (folder / fields["tool_use_id"]).touch()
+            run("claude-code", folder, "end", **fields)
+    assert {turn for _, turn, _ in list_booked(folder, "claude-code")} == {"turn-2"}

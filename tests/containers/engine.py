@@ -25,8 +25,9 @@ DATA_BYTES = 4 << 30  # enough for the image and some containers
 # What the image has in addition to a minimal Debian: tools of everyday commands, and programs that run others.
 PACKAGES = (
     *("python3", "git", "perl", "gawk", "make", "patch", "file", "less", "procps", "jq", "bc", "ed", "m4"),
-    *("vim-tiny", "busybox-static", "rsync", "curl", "wget", "netcat-openbsd", "openssh-client", "socat"),
-    *("zip", "unzip", "xz-utils", "bzip2", "sqlite3", "gcc", "libc6-dev", "strace", "nodejs", "ruby", "lua5.4", "tcl"),
+    *("vim-tiny", "busybox-static", "rsync", "curl", "wget", "netcat-openbsd", "openssh-client", "openssh-server"),
+    *("socat", "zip", "unzip", "xz-utils", "bzip2", "sqlite3", "gcc", "libc6-dev", "strace"),
+    *("nodejs", "ruby", "lua5.4", "tcl"),
 )
 # What other people's builds and test suites need in addition.
 BUILD_PACKAGES = (

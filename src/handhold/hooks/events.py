@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from handhold.core.ports.recording import Window
 from handhold.core.text.patch import ADD, DELETE, MOVE, UPDATE
 
-Action = Literal["start", "begin", "end", "sweep", "turn"]
+Action = Literal["start", "begin", "end", "sweep", "turn", "finish"]
 HEADERS = (ADD, DELETE, UPDATE, MOVE)  # of a patch: what follows is a path
 
 
@@ -40,6 +40,7 @@ class HookEvent:
     window: Window | None = None  # of a beginning; of an end only its session and id count
     prompt: str = ""  # the id of what the person asked for, if the client has one: it names the turn
     transcript: str = ""  # the file in which the client keeps its session
+    agent: str = ""  # the sub-agent that it is about
 
 
 _TOOL_EVENTS: Mapping[str, Action] = {"PreToolUse": "begin", "PostToolUse": "end"}
@@ -48,22 +49,23 @@ _TURN_EVENTS: Mapping[str, Action] = {
     "SessionStart": "start",
     "UserPromptSubmit": "turn",
     "Stop": "sweep",
-    "SessionEnd": "sweep",
+    "SessionEnd": "finish",
 }
+_SUBAGENT: Mapping[str, Action] = {"SubagentStop": "sweep"}
 HOOK_DIALECTS: Mapping[str, HookDialect] = {
     "claude-code": HookDialect(
-        {**_TOOL_EVENTS, **_FAILURE, **_TURN_EVENTS},
+        {**_TOOL_EVENTS, **_FAILURE, **_TURN_EVENTS, **_SUBAGENT},
         frozenset({"Bash", "PowerShell"}),
         {"Edit": "file_path", "Write": "file_path", "MultiEdit": "file_path", "NotebookEdit": "notebook_path"},
     ),
     "codex": HookDialect(
-        {**_TOOL_EVENTS, **_TURN_EVENTS, "Interrupt": "sweep"},
+        {**_TOOL_EVENTS, **_TURN_EVENTS, **_SUBAGENT, "Interrupt": "sweep"},
         frozenset({"Bash", "exec_command", "shell", "local_shell"}),
         patches={"apply_patch": "command"},
     ),
     "qwen-code": HookDialect(
-        # Not UserPromptSubmit: with a hook for it, Qwen Code 0.24 forgets which files it has read, and refuses to edit.
-        {**_TOOL_EVENTS, **_FAILURE, "SessionStart": "start", "Stop": "sweep", "SessionEnd": "sweep"},
+        # Not UserPromptSubmit: Qwen Code 0.24 runs its hook before every request to the model, not only for prompts.
+        {**_TOOL_EVENTS, **_FAILURE, "SessionStart": "start", "Stop": "sweep", "SessionEnd": "finish"},
         frozenset({"run_shell_command", "Shell"}),
         {"edit": "file_path", "replace": "file_path", "write_file": "file_path"},
         ours="mcp__",
@@ -75,7 +77,7 @@ HOOK_DIALECTS: Mapping[str, HookDialect] = {
             "SessionStart": "start",
             "BeforeAgent": "turn",
             "AfterAgent": "sweep",
-            "SessionEnd": "sweep",
+            "SessionEnd": "finish",
         },
         frozenset({"run_shell_command"}),
         {"replace": "file_path", "write_file": "file_path"},
@@ -97,8 +99,9 @@ def parse_event(client: str, given: Mapping[str, Any]) -> HookEvent | None:
     if action is None or not session:
         return None
     name, folder, prompt = f"{client}:{session}", _text(given, "cwd"), _text(given, "prompt_id")
+    agent = _text(given, "agent_id")
     if action not in ("begin", "end"):
-        return HookEvent(action, name, folder, prompt=prompt)
+        return HookEvent(action, name, folder, prompt=prompt, agent=agent)
     tool = _text(given, "tool_name")
     arguments = given.get("tool_input")
     arguments = cast(dict[str, Any], arguments) if isinstance(arguments, dict) else {}
@@ -109,8 +112,8 @@ def parse_event(client: str, given: Mapping[str, Any]) -> HookEvent | None:
         )
     text = json.dumps(arguments, sort_keys=True, ensure_ascii=False)
     call_id = _text(given, "tool_use_id") or _derive_id(tool, text)
-    window = Window(name, call_id, tool, _text(given, "turn_id"), text, paths)
-    return HookEvent(action, name, folder, window, prompt, _text(given, "transcript_path"))
+    window = Window(name, call_id, tool, _text(given, "turn_id"), text, paths, agent=agent)
+    return HookEvent(action, name, folder, window, prompt, _text(given, "transcript_path"), agent)
 
 
 def _find_paths(dialect: HookDialect, tool: str, arguments: Mapping[str, Any]) -> tuple[bool, tuple[str, ...] | None]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from handhold.core.errors import BadPath, OutsideWorkspace, ToolError
 from handhold.dialects.error_messages import format_plain_error
+from handhold.hooks.client_process import is_gone
 from handhold.hooks.events import HookEvent, parse_event
 from handhold.hooks.transcript import has_result
 from handhold.logs import log_swallowed, suppress_and_log
@@ -74,11 +75,19 @@ def record_event(event: HookEvent, process: str, state: Path | None, *, copies: 
     with Toolbox.open(root, state=state, session=event.session) as box:
         snapshots, window = box.snapshots, event.window
         if event.action != "end":
-            is_active = None if event.action == "start" else event.action in ("turn", "begin")
-            is_new = snapshots.note_client(event.session, process, event.prompt, is_active=is_active)
-            is_new = bool(is_active) and (is_new or (event.action == "turn" and not event.prompt))
+            # Of turns, the agent itself decides: a sub-agent may go on with what an earlier prompt wanted.
+            is_active = None if event.action == "start" or event.agent else event.action in ("turn", "begin")
+            prompt = "" if event.agent else event.prompt
+            is_new = snapshots.note_client(event.session, process, prompt, is_active=is_active)
+            is_new = bool(is_active) and (is_new or (event.action == "turn" and not prompt))
             if is_new or event.action != "begin":
-                snapshots.sweep(event.session, next_turn=is_new)
+                is_whole = (
+                    event.action in ("start", "finish") and not event.agent
+                )  # else others' calls may be under way
+                # A killed client runs no hook: its calls would stay open, and get what others change from now on.
+                killed = [session for session, at in snapshots.list_open_clients().items() if is_gone(at)]
+                agent = None if is_whole else event.agent
+                snapshots.sweep(event.session, agent=agent, next_turn=is_new, ended=killed)
         if event.action == "start":
             snapshots.start()
         if window is None:

@@ -26,8 +26,8 @@ def make_version_7(folder: Path) -> None:
         for table in ("contents", "slots"):
             for verb in ("add", "remove", "move"):
                 connection.execute(f"DROP TRIGGER {table}_{verb}")
-        tables = ("baseline_roots", "baseline_folders", "baseline_entries", "windows", "adopted", "window_turns")
-        for table in ("totals", "dropped_slots", "client_sessions", *tables):
+        tables = ("baseline_roots", "baseline_folders", "baseline_entries", "windows", "window_agents")
+        for table in ("totals", "dropped_slots", "client_sessions", "adopted", "window_turns", *tables):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX slots_going")
         connection.execute("PRAGMA user_version=7")

@@ -128,14 +128,30 @@ class Recorder:
     def list_open(self, session: str) -> list[str]:
         return [each.window.call_id for each in self._windows.list_open() if each.window.session == session]
 
-    def sweep(self, session: str | None = None, *, next_turn: bool = False) -> Recorded:
-        """Record what changed since the last scan, and close windows that never ended: those of a session, those whose
-        process is dead; without a session, all."""
+    def list_open_clients(self) -> dict[str, str]:
+        """The sessions of clients that have calls under way, each with its process."""
+        sessions = {each.window.session for each in self._windows.list_open()}
+        return {session: self._store.client_sessions.read_process(session) for session in sessions}
+
+    def sweep(
+        self,
+        session: str | None = None,
+        *,
+        agent: str | None = None,
+        next_turn: bool = False,
+        ended: Collection[str] = (),
+    ) -> Recorded:
+        """Record what changed since the last scan, and close windows that never ended: those of a session and of others
+        that have `ended`, those whose process is dead; without a session, all. With `agent`, of the session only those
+        of this sub-agent; "" is the agent itself."""
         with self._store.exclusive():
             closed = [
                 each
                 for each in self._windows.list_open()
-                if session is None or each.window.session == session or _is_dead(each.window.process)
+                if session is None
+                or (each.window.session == session and agent in (None, each.window.agent))
+                or each.window.session in ended
+                or _is_dead(each.window.process)
             ]
             recorded = self._record_changes(never_ended=closed)
             self._windows.close([each.id for each in closed])

@@ -36,6 +36,10 @@ class SqliteClientSessions:
             )
             return is_new
 
+    def read_process(self, session: str) -> str:
+        row = self._database.fetch_row("SELECT process FROM client_sessions WHERE session = ?", (to_bytes(session),))
+        return to_text(row[0]) if row else ""
+
     def find(self, process: str) -> str:
         """The session of a client's process; empty if there is none, or if several have turns under way."""
         with self._database.read_transaction() as connection:

@@ -19,7 +19,7 @@ from handhold.backends.state import (
     windows,
 )
 
-SCHEMA_VERSION = 10
+SCHEMA_VERSION = 11
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -96,6 +96,7 @@ SCHEMA = (
     "CREATE INDEX marks_file ON marks (session, file)",
     *baseline.SCHEMA,
     *windows.SCHEMA,
+    *windows.AGENTS_SCHEMA,
     *client_sessions.SCHEMA,
 )
 
@@ -117,4 +118,5 @@ MIGRATIONS = {
         *undo_state.FILL,
     ),
     9: client_sessions.SCHEMA,
+    10: windows.AGENTS_SCHEMA,
 }

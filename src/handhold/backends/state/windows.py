@@ -29,6 +29,9 @@ SCHEMA = (
     "CREATE TABLE adopted (seq INTEGER PRIMARY KEY, together INTEGER)",
     "CREATE INDEX adopted_together ON adopted (together) WHERE together IS NOT NULL",
 )
+AGENTS_SCHEMA = ("CREATE TABLE window_agents (id INTEGER PRIMARY KEY, agent BLOB NOT NULL)",)  # of sub-agents' windows
+COLUMNS = "id, together, session, call_id, tool, turn, input, COALESCE(agent, x''), paths, process, is_partial"
+WITH_AGENTS = "windows LEFT JOIN window_agents USING (id)"
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,9 @@ class SqliteWindows:
                 " process) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
                 (self._root, *map(to_bytes, names), paths, 0, is_partial, window.process),
             )
+            if window.agent:
+                row = (cursor.lastrowid, to_bytes(window.agent))
+                connection.execute("INSERT INTO window_agents VALUES (?, ?)", row)
             together = others[0].together if others else cursor.lastrowid
             connection.execute("UPDATE windows SET together = ? WHERE id = ?", (together, cursor.lastrowid))
 
@@ -63,22 +69,20 @@ class SqliteWindows:
         """Oldest first."""
         with self._database.read_transaction() as connection:
             rows = connection.execute(
-                "SELECT id, together, session, call_id, tool, turn, input, paths, process, is_partial"
-                " FROM windows WHERE root = ? AND is_open ORDER BY id",
-                (self._root,),
+                f"SELECT {COLUMNS} FROM {WITH_AGENTS} WHERE root = ? AND is_open ORDER BY id", (self._root,)
             ).fetchall()
-        return [_decode(*row[:7], paths=row[7], process=row[8], is_partial=row[9]) for row in rows]
+        return [_decode(*row[:8], paths=row[8], process=row[9], is_partial=row[10]) for row in rows]
 
     def find_newest(self, session_prefix: str) -> OpenWindow | None:
         """The newest window that has ended, of sessions whose names begin so."""
         first, last = to_bytes(session_prefix), to_bytes(session_prefix) + b"\xff"
         with self._database.read_transaction() as connection:
             row = connection.execute(
-                "SELECT id, together, session, call_id, tool, turn, input, paths, process, is_partial FROM windows"
+                f"SELECT {COLUMNS} FROM {WITH_AGENTS}"
                 " WHERE root = ? AND NOT is_open AND session > ? AND session < ? ORDER BY id DESC LIMIT 1",
                 (self._root, first, last),
             ).fetchone()
-        return _decode(*row[:7], paths=row[7], process=row[8], is_partial=row[9]) if row else None
+        return _decode(*row[:8], paths=row[8], process=row[9], is_partial=row[10]) if row else None
 
     def begin_turn(self, session: str) -> None:
         """Later windows of this session belong to a new turn, unless they name one."""
@@ -100,9 +104,10 @@ class SqliteWindows:
 def _decode(
     number: int, together: int, *names: bytes, paths: bytes | None, process: int, is_partial: int
 ) -> OpenWindow:
-    session, call_id, tool, turn, given = map(to_text, names)
+    session, call_id, tool, turn, given, agent = map(to_text, names)
     named = None if paths is None else tuple(json.loads(to_text(paths)))
-    return OpenWindow(number, together, Window(session, call_id, tool, turn, given, named, process), bool(is_partial))
+    window = Window(session, call_id, tool, turn, given, named, process, agent)
+    return OpenWindow(number, together, window, bool(is_partial))
 
 
 def select_together(connection: sqlite3.Connection, calls: Collection[int]) -> list[tuple[int, int]]:

@@ -16,6 +16,7 @@ class Window:
     input: str = ""  # what the call was given, as JSON
     paths: tuple[str, ...] | None = None  # those that it names, if it can change no others
     process: int = 0  # whose end closes the window; 0: nobody's
+    agent: str = ""  # the sub-agent that makes the call
 
 
 class Recording(Protocol):
