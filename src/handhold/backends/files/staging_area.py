@@ -28,6 +28,7 @@ from handhold.logs import log_swallowed, suppress_and_log
 LOCK_FILE = "lock"
 OPEN_SUFFIX = ".open"  # after the area's name: the folder of commands in progress
 KEEP_FILE = "left"  # in a command's folder: it holds what recovery could not identify, and is kept for inspection
+UNDO_LOG = "undo.log"  # in a command's folder: the command changed the workspace, and has not been rolled back yet
 REMOVING_PREFIX = "going-"  # prefix of a folder that is being removed
 
 NeededSlots = Callable[[Collection[str]], Collection[str]]  # which of these commands the journal needs
@@ -130,6 +131,19 @@ class StagingArea:
                 raise
             self.release(command)
 
+    def recover_interrupted(self, recover: Callable[[str], None]) -> None:
+        """Call `recover` with the folder of each command that a dead process left with an undo log."""
+        try:
+            commands = os.listdir(self._open_folder)
+        except FileNotFoundError:
+            return
+        interrupted = [name for name in commands if os.path.lexists(self.path(f"{name}/{UNDO_LOG}"))]
+        if interrupted:
+            with translate_os_errors(self.folder), self._exclusive():
+                for command in interrupted:
+                    if not self._is_in_use(command):
+                        recover(self.path(command))
+
     def sweep_abandoned(self, needed: NeededSlots) -> None:
         """Remove what dead processes left of commands in progress, unless the journal needs it."""
         try:
@@ -154,7 +168,7 @@ class StagingArea:
             unused = [command for command in commands if not self._is_in_use(command)]
             gone = {*unused}.difference(needed(unused))
             for command in gone:
-                if not os.path.lexists(self.path(f"{command}/{KEEP_FILE}")):
+                if not any(os.path.lexists(self.path(f"{command}/{name}")) for name in (KEEP_FILE, UNDO_LOG)):
                     self._mark_for_removal(command)
         self._remove_marked([REMOVING_PREFIX + command for command in gone])
         for command in unused:
