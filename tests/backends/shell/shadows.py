@@ -33,6 +33,7 @@ class Desk:
         for folder in (self.ws, self.scratch, self.tmp, self.home):
             folder.mkdir(parents=True, exist_ok=True)
         self.state.chmod(0o700)
+        self.lifelines: list[int] = []  # while these pipes are open, brokers run
         self.kept = Kept()
         self.files = Workspace([self.ws], self.kept, state=self.state)
         shelf = self.files.get_staging_area(self.files.open_roots[0])

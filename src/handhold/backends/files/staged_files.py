@@ -46,6 +46,9 @@ class StagedFiles:
         self._open_parent = open_parent
         self._staging_areas: dict[str, StagingArea | None] = {}
         self._lock = Lock()
+        for root in roots.all if state is not None else ():
+            if root.writable and state is not None:
+                StagingArea.recover_all(root, state, recover_command)
 
     def close(self) -> None:
         for area in self._staging_areas.values():

@@ -60,16 +60,20 @@ class StagingArea:
 
         `others` are roots of the same workspace: a staging area is inside none of them.
         """
-        above, name = os.path.split(root.real)
-        # Next to a root there may be staging areas of several states, which do not know each other's commands.
-        state_id = sha256(os.fsencode(os.path.realpath(state))).hexdigest()[:16]
-        for top, *below in ((str(state), "shelf"), (above, f".{name}.handhold", state_id)):
+        for top, *below in _list_places(root, state):
             folder = os.path.join(os.path.realpath(top), *below)
             if any(_is_inside(folder, each.real) for each in (root, *others)) or not _is_same_mount(root, top):
                 continue
             if _make_private_folders(top, below):
                 return cls(folder)
         return None
+
+    @classmethod
+    def recover_all(cls, root: StagingRoot, state: Path, recover: Callable[[str], None]) -> None:
+        """Recover interrupted commands, without making a staging area. Costs two system calls if there are none."""
+        for top, *below in _list_places(root, state):
+            area = cls(os.path.join(os.path.realpath(top), *below))
+            area.recover_interrupted(recover)
 
     # --- slots
 
@@ -289,6 +293,14 @@ def _make_accessible(fd: int, name: str) -> None:
     mode = stat.S_IMODE(os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode)
     if mode & 0o700 != 0o700:
         os.chmod(name, mode | 0o700, dir_fd=fd)
+
+
+def _list_places(root: StagingRoot, state: Path) -> tuple[tuple[str, ...], ...]:
+    """Where a root's staging area may be: an existing folder, and the names of folders below it."""
+    above, name = os.path.split(root.real)
+    # Next to a root there may be staging areas of several states, which do not know each other's commands.
+    state_id = sha256(os.fsencode(os.path.realpath(state))).hexdigest()[:16]
+    return (str(state), "shelf"), (above, f".{name}.handhold", state_id)
 
 
 def _make_private_folders(folder: str, below: Sequence[str]) -> bool:

@@ -106,7 +106,8 @@ def build_place_flags(
         place for place in find_exposed_paths(mounts, network=network) if not host_paths.is_inside_any(place, hidden)
     ]
     covered = (*host_paths.list_hidden_folders(), *hidden, *host_paths.list_accessible_secrets())
-    visible = [*list_visible_places("/", covered), *roots, *exposed, *readable]
+    displaced = [mount.upper for mount in mounts if mount.mode == "brokered"]  # the command may have it open
+    visible = [*list_visible_places("/", covered), *roots, *displaced, *exposed, *readable]
     return [
         *(flag for mount in mounts if mount.mode == "brokered" for flag in ("-R", mount.real, mount.upper)),
         *(flag for mount in mounts if mount.mode == "read-only" for flag in ("-O", mount.real)),

@@ -32,6 +32,7 @@ class Rollback:
         self._records = records
         self._removed = removed
         self._removed_count = 0
+        self._index = 0  # of the record that is being undone
         self._born = {record.inode for record in records if record.kind == "created"}
         # Killed between creating and recording: the last name that was about to appear is the command's.
         self._unfinished = records[-1].first if records and records[-1].kind == "create" else ""
@@ -43,7 +44,8 @@ class Rollback:
     def run(self) -> None:
         self._removed.mkdir(mode=0o700, exist_ok=True)
         try:
-            for record in reversed(self._records):
+            for self._index in range(len(self._records) - 1, -1, -1):
+                record = self._records[self._index]
                 try:
                     self._undo_with_access(record)
                 except (FileNotFoundError, NotADirectoryError, FileExistsError):
@@ -72,11 +74,8 @@ class Rollback:
         match record.kind:
             case "move":
                 self._move_back(record.second, record.first, record.inode)
-            case "exchange":
-                if self._inode_at(record.second) == record.inode:
-                    self._exchange(record.first, record.second)
-                elif self._inode_at(record.first) != record.inode:
-                    self._report(record.first)
+            case "exchanged":
+                self._exchange_back(record)
             case "keep":
                 self._restore_replaced(record)
             case "remove":
@@ -158,6 +157,21 @@ class Rollback:
             os.close(from_directory)
         if stat.S_ISDIR(found.st_mode):
             self._close_folder()
+
+    def _exchange_back(self, record: UndoRecord) -> None:
+        """`record` names the second inode of an exchange; the record before it, which comes next, names the first."""
+        at = self._index - 1
+        partner = self._records[at] if at >= 0 else record
+        first, second = partner.first, partner.second
+        now = self._inode_at(first), self._inode_at(second)
+        if now == (record.inode, partner.inode):
+            self._exchange(first, second)
+        elif now == (None, partner.inode):  # what the command created is taken away already
+            self._rename(second, first)
+        elif now == (record.inode, None):
+            self._rename(first, second)
+        elif partner.inode != now[0] and record.inode != now[1] and not {partner.inode, record.inode} <= self._born:
+            self._report(first)
 
     def _exchange(self, first: str, second: str) -> None:
         directory, name = self._at(first)

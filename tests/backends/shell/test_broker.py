@@ -1,0 +1,167 @@
+"""What only a brokered command can get wrong: races, boundaries, descriptors, and what Landlock does not cover."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from handhold.backends.shell.broker_filter import build_broker_filter
+from handhold.core.requests import Run
+from tests.backends.shell.shadows import Desk, both_without_overlay, seen
+from tests.backends.shell.shells import Bench, bench
+from tests.scale import scaled
+
+FLIPPER = Path(__file__).with_name("path_flipper.py")
+VICTIMS = scaled(30, 300)
+
+
+@pytest.fixture
+def shell(tmp_path: Path):
+    with bench(tmp_path, mode="brokered") as opened:
+        yield opened
+
+
+def make(shell: Bench, **files: str) -> None:
+    for name, text in files.items():
+        (shell.ws / name).write_text(text)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@both_without_overlay
+def test_a_path_that_changes_after_the_check_is_never_wrong(desk: Desk):
+    """Both ways: the broker must neither miss a change in the workspace nor make one elsewhere."""
+    names = [f"victim{number:04}" for number in range(VICTIMS)]
+    for name in names:
+        (desk.ws / name).write_text("old")
+    (desk.ws / "path_flipper.py").write_bytes(FLIPPER.read_bytes())
+    outside = desk.place / "outside"
+    outside.write_text("theirs")
+    before = seen(desk.ws)
+    with bench_on(desk) as shell:
+        harmless = "$TMPDIR/harmless"
+        victims = " ".join(shlex.quote(str(desk.ws / name)) for name in names)
+        ran = shell(f": >{harmless}; python3 path_flipper.py {harmless} {victims} {desk.place}/outside", seconds=200)
+        assert "opened" in ran.output.head, ran.output
+        assert seen(desk.ws) == before
+    assert outside.read_text() == "theirs"
+    assert outside.stat().st_mode & 0o777 != 0o777
+
+
+def bench_on(desk: Desk):
+    return bench(desk.place, mode="brokered")
+
+
+def test_the_reply_says_who_held_the_command(shell: Bench):
+    ran = shell("true")
+    assert ran.sandbox.by == "broker"
+    assert ran.sandbox.shadow
+    assert ran.undo_scope == "all"
+    assert any("/tmp" in why for why in ran.sandbox.why_not)
+
+
+def test_the_workspace_is_rolled_back_before_anybody_decides(shell: Bench):
+    make(shell, a="old\n")
+    with shell.shell.run(Run("echo new >a; echo more >b", 20, chars=1000)) as finished:
+        assert (shell.ws / "a").read_text() == "old\n"
+        assert not (shell.ws / "b").exists()
+        assert finished.effects
+        assert [change.path for change in finished.effects.files] == [str(shell.ws / "a"), str(shell.ws / "b")]
+
+
+def test_what_somebody_else_put_there_meanwhile_stays(shell: Bench):
+    make(shell, a="old\n", b="old\n")
+    theirs = shell.ws / "theirs"
+
+    def meanwhile(_output: str) -> None:
+        theirs.write_text("theirs\n")
+        theirs.rename(shell.ws / "a")
+
+    command = "echo ours >a; echo ours >b; echo ready; while [ $(cat a) = ours ]; do sleep 0.01; done"
+    with shell.shell.run(Run(command, 20, chars=1000), on_output=meanwhile) as finished:
+        assert finished.effects
+        assert [clash.path for clash in finished.effects.conflicts] == [str(shell.ws / "a")]
+        assert [change.path for change in finished.effects.files] == [str(shell.ws / "b")]
+    assert (shell.ws / "a").read_text() == "theirs\n"
+    assert (shell.ws / "b").read_text() == "old\n"
+
+
+BOUNDARY = {
+    "a hard link out of the workspace": "ln a $TMPDIR/out",
+    "a hard link into the workspace": ": >$TMPDIR/in; ln $TMPDIR/in in",
+    "a file without a name": "python3 -c 'import os; os.open(\".\", os.O_TMPFILE | os.O_RDWR)'",
+    "a device": "mknod device c 1 3",
+    "the workspace itself": "mv $PWD $PWD.moved",
+    "outside": "echo x >../outside",
+    "the mode of something outside": "chmod 777 ../outside",
+    "the attributes of a file": "chattr +i a",
+    "a new system call": "python3 -c 'import ctypes, os; l = ctypes.CDLL(None, use_errno=True);"
+    ' r = l.syscall(463, -100, b"a", 0, b"user.x", b"", 0); os._exit(r != 0)\'',
+}
+
+
+@pytest.mark.parametrize("command", BOUNDARY.values(), ids=BOUNDARY.keys())
+def test_it_does_not_cross_the_boundary(shell: Bench, command: str):
+    make(shell, a="old\n")
+    (shell.ws.parent / "outside").write_text("theirs\n")
+    (shell.ws.parent / "outside").chmod(0o600)
+    ran = shell(command)
+    assert ran.exit_status.code, ran.output
+    assert seen(shell.ws).keys() == {"a"}
+    assert (shell.ws.parent / "outside").read_text() == "theirs\n"
+    assert (shell.ws.parent / "outside").stat().st_mode & 0o777 == 0o600
+
+
+WORKS = {
+    "append through an inherited descriptor": ("exec 3>>a; rm a; echo x >&3; cat /dev/fd/3", "old\nx\n"),
+    "reopen a descriptor by name": ("exec 3<a; echo x >/proc/self/fd/3; cat a", "x\n"),
+    "write to /dev/stdout": ("echo x >/dev/stdout", "x\n"),
+    "a named pipe": ("mkfifo p; (echo x >p &); cat p", "x\n"),
+    "a program that was just compiled": ("cp /bin/true ./t; chmod +x t; ./t && echo x", "x\n"),
+    "a link that leads nowhere yet": ("ln -s later now; echo x >now; cat later", "x\n"),
+    "a umask": ("umask 077; : >u; stat -c %a u", "600\n"),
+    "a swap of two names": (
+        "echo x >b; python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"a\", -100, b\"b\", 2)'; cat a",
+        "x\n",
+    ),
+    "a file that is open but has no name": ("exec 3<>n; rm n; echo x >&3; cat /proc/self/fd/3", "x\n"),
+    "an attribute": (
+        "python3 -c 'import os; os.setxattr(\"a\", \"user.x\", b\"1\"); print(os.getxattr(\"a\", \"user.x\").decode())'",
+        "1\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("command", "printed"), WORKS.values(), ids=WORKS.keys())
+def test_it_works_as_without_a_broker(shell: Bench, tmp_path: Path, command: str, printed: str):
+    make(shell, a="old\n")
+    before = seen(shell.ws)
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "a").write_text("old\n")
+    done = subprocess.run(["bash", "-c", command], cwd=bare, capture_output=True, check=False, timeout=30)
+    assert done.stdout.decode() == printed
+    assert shell.shows(command) == printed
+    assert seen(shell.ws) == before
+
+
+def test_no_socket_leads_out(shell: Bench):
+    script = (
+        "import socket\n"
+        "for family in range(0, 46):\n"
+        "    for kind in (1, 2, 3, 5):\n"
+        "        try: socket.socket(family, kind).close(); print(family, kind)\n"
+        "        except OSError: pass\n"
+    )
+    make(shell, **{"sockets.py": script})
+    assert shell.shows("python3 sockets.py; echo done") == "done\n"
+
+
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_every_filter_fits_the_kernel(machine: str):
+    data = build_broker_filter(machine)
+    assert 0 < len(data) // 8 < 4096
+    assert build_broker_filter("riscv64") == b""
+    assert os.path.exists(FLIPPER)
