@@ -123,12 +123,12 @@ WORKS = {
     "a link that leads nowhere yet": ("ln -s later now; echo x >now; cat later", "x\n"),
     "a umask": ("umask 077; : >u; stat -c %a u", "600\n"),
     "a swap of two names": (
-        "echo x >b; python3 -c 'import ctypes; ctypes.CDLL(None).renameat2(-100, b\"a\", -100, b\"b\", 2)'; cat a",
+        'echo x >b; python3 -c \'import ctypes; ctypes.CDLL(None).renameat2(-100, b"a", -100, b"b", 2)\'; cat a',
         "x\n",
     ),
     "a file that is open but has no name": ("exec 3<>n; rm n; echo x >&3; cat /proc/self/fd/3", "x\n"),
     "an attribute": (
-        "python3 -c 'import os; os.setxattr(\"a\", \"user.x\", b\"1\"); print(os.getxattr(\"a\", \"user.x\").decode())'",
+        'python3 -c \'import os; os.setxattr("a", "user.x", b"1"); print(os.getxattr("a", "user.x").decode())\'',
         "1\n",
     ),
 }

@@ -106,7 +106,9 @@ def wait_for_log(state: Path) -> None:
 def test_what_survives_its_broker_can_change_nothing(desk: Desk):
     lay(desk.ws)
     run = BrokeredRun.create(desk.files.open_roots, desk.files.get_staging_area, scratch=desk.scratch)
-    script = "(setsid sh -c 'trap : TERM; while :; do echo x >survived; sleep 0.01; done' &) ; sleep 0.3; : >ready; sleep 30"
+    script = (
+        "(setsid sh -c 'trap : TERM; while :; do echo x >survived; sleep 0.01; done' &) ; sleep 0.3; : >ready; sleep 30"
+    )
     before = facts(desk.ws, NEVER)
     broker = launch(desk, run, script)
     until = time.monotonic() + 30

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from handhold.backends.marked_processes import COMMAND_VARIABLE
+from handhold.backends.marked_processes import compute_mark
 from handhold.backends.network import NetworkAccess
 from handhold.backends.shell import host_paths
 from handhold.backends.shell.broker_filter import build_broker_filter
@@ -65,7 +65,8 @@ def prepare_brokered_launch(
     log = next((mount.work for mount in mounts if mount.mode == "brokered"), "")
     if not log:
         raise NoShell("without namespaces, commands need a writable root")
-    argv = [broker, *limit_flags, "-l", log, *(("-n",) if network else ())]
+    mark = compute_mark(os.path.basename(os.path.dirname(log)))
+    argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if network else ())]
     for data in (build_filter(tracing=tracing), build_broker_filter(network=network)):
         argv += ["-f", files.add_data(data)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
@@ -73,8 +74,7 @@ def prepare_brokered_launch(
     argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=network)
     command_env = build_environment(env, home=home, tmp=tmp, network=network)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
-    mark = {COMMAND_VARIABLE: os.path.basename(os.path.dirname(log))}
-    return LaunchSpec((*argv, "--", *command), command_env | mark, command_env, tuple(files.fds), broker=broker)
+    return LaunchSpec((*argv, "--", *command), command_env, command_env, tuple(files.fds), broker=broker)
 
 
 def write_git_settings(state: Path) -> tuple[str, str]:

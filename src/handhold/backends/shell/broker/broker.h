@@ -78,7 +78,7 @@ struct launch {
     char **command;
     const char *readable[4096];
     int readable_count, filters[2], memory_set, processes_set, network, scoped;
-    uint64_t memory, processes;
+    uint64_t memory, processes, mark;
 };
 pid_t start_command(const struct launch *launch);
 void drop_capabilities(void);

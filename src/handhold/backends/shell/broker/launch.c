@@ -108,6 +108,7 @@ __attribute__((noreturn)) static void run_command(const struct launch *launch, i
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setsid();
     set_limit(RLIMIT_CORE, 0);
+    if (launch->mark) set_limit(RLIMIT_RTTIME, launch->mark);
     if (launch->memory_set) set_limit(RLIMIT_AS, launch->memory);
     if (launch->processes_set) set_limit(RLIMIT_NPROC, launch->processes);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) stop("cannot give up privileges", "");

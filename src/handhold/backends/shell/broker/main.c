@@ -1,5 +1,5 @@
 /* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-w PLACE]... [-r PLACE]...
-          [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
+          [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
 
    -L  when the other end of this pipe is closed, everything is killed
    -l  the undo log, which must not exist
@@ -8,6 +8,7 @@
    -O  a root that it may not change: EROFS
    -w  outside the workspace, where it may write
    -r  where it may read files; reading is denied everywhere else
+   -k  a limit that no program uses (RLIMIT_RTTIME) is set to this number, by which the command's processes are known
    -m, -p  limits on address space and processes
    -n  the network is open
 
@@ -213,6 +214,7 @@ int main(int count, char **words) {
             if (launch.readable_count == 4096) stop("too many places: ", value);
             launch.readable[launch.readable_count++] = value;
             break;
+        case 'k': launch.mark = parse_number(value); break;
         case 'm': launch.memory_set = 1, launch.memory = parse_number(value); break;
         case 'p': launch.processes_set = 1, launch.processes = parse_number(value); break;
         default: stop("not understood: ", word);
