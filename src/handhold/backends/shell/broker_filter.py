@@ -46,7 +46,17 @@ METADATA_SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     "fremovexattr": (199, 16),
     "umask": (95, 166),
 }
-PRCTL, IOCTL, SOCKET, SOCKETPAIR = (157, 167), (16, 29), (41, 198), (53, 199)
+SOCKET_SYSCALLS = {"socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)}
+SEND_SYSCALLS = {"sendto": ((44, 206), 3), "sendmsg": ((46, 211), 2), "sendmmsg": ((307, 269), 3)}  # and their flags
+PRCTL, IOCTL, SOCKETPAIR, SETSOCKOPT = (157, 167), (16, 29), (53, 199), (54, 208)
+MSG_FASTOPEN = 0x20000000  # connects without connect
+# Level and options that would lead a socket off the loopback interface, or past the broker.
+REFUSED_OPTIONS = {
+    1: (25, 36, 62),  # SO_BINDTODEVICE, SO_MARK, SO_BINDTOIFINDEX
+    0: (4, 15, 19),  # IP_OPTIONS, IP_FREEBIND, IP_TRANSPARENT
+    6: (19, 30, 31),  # TCP_REPAIR, TCP_FASTOPEN_CONNECT, TCP_ULP
+    41: (1, 57, 75, 78),  # IPV6_ADDRFORM, IPV6_RTHDR, IPV6_TRANSPARENT, IPV6_FREEBIND
+}
 FIRST_UNKNOWN_SYSCALL = 463  # setxattrat; newer calls may change files in ways that nobody here knows
 PR_SET_DUMPABLE = 4  # a process that is not dumpable could not be served
 AF_UNIX = 1
@@ -93,7 +103,12 @@ def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
     steps += _match(PRCTL[column], pretend)
     steps += _match(IOCTL[column], _build_ioctl_steps(allow))
     if not network:
-        steps += _match(SOCKET[column], [_refuse(errno.EAFNOSUPPORT)])
+        for numbers in SOCKET_SYSCALLS.values():
+            steps += _match(numbers[column], [notify])
+        for numbers, argument in SEND_SYSCALLS.values():
+            flags = [load_word(ARGS_OFFSET + 8 * argument), jump_if(BPF_JUMP_ANY_BIT, MSG_FASTOPEN, 0, 1)]
+            steps += _match(numbers[column], [*flags, _refuse(errno.EOPNOTSUPP), allow])
+        steps += _match(SETSOCKOPT[column], _build_option_steps(allow))
         connected = [
             *(load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, AF_UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT)),
             *(load_word(ARGS_OFFSET + 8), mask_bits(SOCKET_TYPE_MASK)),
@@ -102,6 +117,14 @@ def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
         ]
         steps += _match(SOCKETPAIR[column], connected)
     return b"".join((*steps, allow))
+
+
+def _build_option_steps(allow: bytes) -> list[bytes]:
+    steps: list[bytes] = []
+    for level, options in REFUSED_OPTIONS.items():
+        refused = [step for each in options for step in (jump_if(BPF_JUMP_EQUAL, each, 0, 1), _refuse(errno.EPERM))]
+        steps += [load_word(ARGS_OFFSET + 8), *_match(level, [load_word(ARGS_OFFSET + 16), *refused, allow])]
+    return [*steps, allow]
 
 
 def _build_ioctl_steps(allow: bytes) -> list[bytes]:

@@ -34,6 +34,7 @@ def explain_broker(support: SandboxSupport) -> tuple[str, ...]:
         "commands change the workspace itself and are rolled back when they end: others see the states in between",
         "the machine's /tmp, /var/tmp and /dev/shm are writable, and what commands write there is not undone",
         "commands see the machine's processes",
+        "without namespaces a command reaches only its own TCP and Unix sockets: there is no UDP",
     )
     if support.landlock < LANDLOCK_SCOPES_VERSION:
         said += ("commands can send signals to the user's other processes: preventing that needs Landlock version 6",)

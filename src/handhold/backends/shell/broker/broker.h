@@ -69,6 +69,7 @@ struct object {
 
 /* main.c */
 int is_waiting(const struct call *call);
+void for_each_descendant(void (*act)(pid_t pid, void *data), void *data);
 int give_descriptor(const struct call *call, int fd, int close_on_exec);
 void answer(const struct call *call, int64_t value, int error, uint32_t flags);
 __attribute__((noreturn)) void stop(const char *why, const char *what);
@@ -137,3 +138,10 @@ int end_create(const struct entry *entry, int failed);
 int open_file(const struct call *call, int folder, uint64_t path, int flags, mode_t mode);
 int truncate_file(const struct call *call, uint64_t path, int64_t size);
 int handle_metadata(const struct call *call, int number);
+
+/* sockets.c */
+int make_socket(const struct call *call);
+int bind_socket(const struct call *call);
+int listen_socket(const struct call *call);
+int connect_socket(const struct call *call);
+void mark_alive_sockets(pid_t pid, void *alive);

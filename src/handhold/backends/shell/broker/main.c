@@ -83,6 +83,10 @@ static int dispatch(const struct call *call, int number) {
         if ((int)a[2] & ~AT_REMOVEDIR) return -EINVAL;
         return remove_entry(call, (int)a[0], a[1], (int)a[2]);
     case SYS_truncate: return truncate_file(call, a[0], (int64_t)a[1]);
+    case SYS_socket: return make_socket(call);
+    case SYS_bind: return bind_socket(call);
+    case SYS_listen: return listen_socket(call);
+    case SYS_connect: return connect_socket(call);
     case SYS_umask: return umask_changed = 1, CONTINUE;
     default: return handle_metadata(call, number);
     }
@@ -101,30 +105,35 @@ static void serve_call(void) {
 
 /* --- processes */
 
-static int is_our_child(const char *pid) {
-    char path[300], text[512];
+static pid_t read_parent(pid_t pid) {
+    char path[64], text[512];
     int parent = 0;
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
     if (fd >= 0) close(fd);
     text[got > 0 ? got : 0] = 0;
     char *end = strrchr(text, ')');
-    return end && sscanf(end + 1, " %*c %d", &parent) == 1 && parent == getpid();
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* Kill every child, with its process group. Children of a killed process become our own. */
-static void kill_children(void) {
+/* Processes whose orphans we adopt are our descendants. */
+void for_each_descendant(void (*act)(pid_t pid, void *data), void *data) {
     DIR *processes = opendir("/proc");
     if (!processes) return;
     for (struct dirent *each; (each = readdir(processes));) {
-        pid_t pid = atoi(each->d_name);
-        if (pid <= 0 || !is_our_child(each->d_name)) continue;
-        pid_t group = getpgid(pid);
-        if (group > 0 && group != getpgrp()) kill(-group, SIGKILL);
-        kill(pid, SIGKILL);
+        pid_t pid = atoi(each->d_name), above = pid;
+        while (above > 1 && above != getpid()) above = read_parent(above);
+        if (pid > 0 && pid != getpid() && above == getpid()) act(pid, data);
     }
     closedir(processes);
+}
+
+static void kill_process(pid_t pid, void *unused) {
+    (void)unused;
+    pid_t group = getpgid(pid);
+    if (group > 0 && group != getpgrp()) kill(-group, SIGKILL);
+    kill(pid, SIGKILL);
 }
 
 /* Reap what has ended; the exit code of `shell` if it is among that, else -1. Sets `left` if processes are left. */
@@ -144,7 +153,7 @@ static int kill_all(pid_t shell) {
         int found = reap(shell, &left);
         if (found >= 0) code = found;
         if (!left || time(NULL) > until) return code;
-        kill_children();
+        for_each_descendant(kill_process, NULL);
         usleep(500);
     }
 }
