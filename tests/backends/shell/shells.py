@@ -22,7 +22,6 @@ from tests.backends.files.opening import NoContents
 CHARS = 20_000
 PATIENCE = 50  # seconds: generous, because the machine may be busy
 MODES = ("contained", "brokered", "external")
-JOB_MODES = ("contained", "external")  # the broker refuses background commands
 
 
 class NamesOnly:

@@ -12,10 +12,10 @@ from handhold.backends.shell.jobs import MAX_RUNNING_JOBS
 from handhold.core.errors import NoShell, NoSuchJob, SystemFailure
 from handhold.core.ports.shell import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
-from tests.backends.shell.shells import JOB_MODES, PATIENCE, Bench, alive, appears, bench, gone, marked
+from tests.backends.shell.shells import MODES, PATIENCE, Bench, alive, appears, bench, gone, marked
 
 
-@pytest.fixture(params=JOB_MODES)
+@pytest.fixture(params=MODES)
 def mode(request: pytest.FixtureRequest) -> str:
     return request.param
 

@@ -167,9 +167,8 @@ class SandboxedShell:
             sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
             stack.callback(sink.drop)
             denied_paths = self._guard.masked_paths()
-            running = self._start_command(
-                run, sink, self._build_direct_mounts() if overlay is None else overlay.mounts, denied_paths
-            )
+            mounts = self._prepare_direct_mounts(stack) if overlay is None else overlay.mounts
+            running = self._start_command(run, sink, mounts, denied_paths, keeps_changes=overlay is None)
             stack.callback(running.stack.close)
             try:
                 exit_status = self._wait_for(running.process, run.timeout_seconds)
@@ -250,8 +249,11 @@ class SandboxedShell:
         denied_paths, redaction = self._guard.masked_paths(), self._guard.redaction()
 
         def begin(sink: OutputSink) -> tuple[CommandProcess, Callable[[], None]]:
-            running = self._start_command(run, sink, self._build_direct_mounts(), denied_paths, with_stdin=True)
-            return running.process, running.stack.close
+            with ExitStack() as stack:
+                mounts = self._prepare_direct_mounts(stack)
+                running = self._start_command(run, sink, mounts, denied_paths, with_stdin=True)
+                stack.callback(running.stack.close)
+                return running.process, stack.pop_all().close
 
         def create_job() -> BackgroundJob:
             with self._use_loopback(create=True):
@@ -305,6 +307,7 @@ class SandboxedShell:
         denied_paths: Sequence[str],
         *,
         with_stdin: bool = False,
+        keeps_changes: bool = True,
     ) -> RunningCommand:
         if not self._bubblewrap and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
@@ -326,7 +329,7 @@ class SandboxedShell:
                 hidden=[*self._list_hidden_paths(), *(find_other_mounts(roots) if denied_paths else ())],
                 masks=build_masks(denied_paths, roots, self._folders.state),
                 limits=self._limits,
-                write_protection=self._build_write_protection(mounts),
+                write_protection=self._build_write_protection(mounts, keeps_changes=keeps_changes),
                 tracing=self._tracing,
                 streams=run.streams,
             )
@@ -341,13 +344,24 @@ class SandboxedShell:
         ours = [str(self._folders.state), *(area.folder for area in staging_areas if area)]
         return list(dict.fromkeys([*ours, *self._hidden_outside]))
 
-    def _build_direct_mounts(self) -> tuple[Mount, ...]:
+    def _prepare_direct_mounts(self, stack: ExitStack) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""
+        if self._sandbox.broker:
+            try:
+                run = BrokeredRun.create(
+                    self._roots, self._get_staging_area, scratch=self._results.folder, keeps_changes=True
+                )
+            except OverlayUnavailable as error:
+                raise NoShell(f"commands cannot be brokered: {error.reason}") from None
+            stack.callback(run.release)
+            return run.mounts
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 
-    def _build_write_protection(self, mounts: Sequence[Mount]) -> WriteProtection | None:
+    def _build_write_protection(self, mounts: Sequence[Mount], *, keeps_changes: bool) -> WriteProtection | None:
         """Raise NoShell if more paths are protected than can be mounted."""
+        if self._sandbox.broker:
+            return WriteProtection(self._guard.is_locked) if keeps_changes else None
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
         paths = self._guard.locked_paths()

@@ -5,6 +5,7 @@ contain something hidden are allowed entry by entry.
 """
 
 import os
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,7 +17,8 @@ from handhold.backends.shell.broker_filter import build_broker_filter
 from handhold.backends.shell.environment import build_environment
 from handhold.backends.shell.git_settings import build_git_settings, read_git_excludes
 from handhold.backends.shell.launch_spec import LaunchSpec, PassedFiles
-from handhold.backends.shell.sandbox_layout import Mount, find_exposed_paths
+from handhold.backends.shell.policy_answers import PolicyAnswers
+from handhold.backends.shell.sandbox_layout import Mount, WriteProtection, find_exposed_paths
 from handhold.backends.shell.sandbox_support import LANDLOCK_SCOPES_VERSION, SandboxSupport
 from handhold.backends.shell.seccomp import build_filter
 from handhold.backends.state.state_folder import ensure_private_folder
@@ -24,6 +26,7 @@ from handhold.core.errors import NoShell
 from handhold.logs import log_swallowed
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
+SOCKETS_FILE = "sockets"  # in the session's folder: what its commands listen on
 SHARED_FOLDERS = (host_paths.TMP, host_paths.VAR_TMP, "/dev/shm")
 
 
@@ -53,12 +56,11 @@ def prepare_brokered_launch(
     env: Mapping[str, str],
     hidden: Sequence[str],
     limit_flags: Sequence[str],
+    write_protection: WriteProtection | None,
     tracing: bool,
     stack: ExitStack,
 ) -> LaunchSpec:
     """The arguments are as for `Sandbox.prepare_launch`. Raises NoShell for what the broker does not cover."""
-    if any(mount.mode == "direct" for mount in mounts):
-        raise NoShell("without namespaces, commands run neither in the background nor directly on the workspace")
     if not isinstance(network, bool):
         raise NoShell("without namespaces, the network cannot be opened for named hosts only")
     settings, excludes = write_git_settings(Path(home).parent)
@@ -70,12 +72,20 @@ def prepare_brokered_launch(
     argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if network else ())]
     for data in (build_filter(tracing=tracing), build_broker_filter(network=network)):
         argv += ["-f", files.add_data(data)]
+    fds: list[int] = []
+    if write_protection:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        stack.callback(theirs.close)
+        stack.callback(PolicyAnswers(ours, write_protection).close)
+        argv += ["-q", str(theirs.fileno())]
+        fds.append(theirs.fileno())
+    argv += ["-g", os.path.join(os.path.dirname(tmp), SOCKETS_FILE)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
     hidden = tuple(map(os.path.realpath, hidden))
     argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=network)
     command_env = build_environment(env, home=home, tmp=tmp, network=network)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
-    return LaunchSpec((*argv, "--", *command), command_env, command_env, tuple(files.fds), broker=broker)
+    return LaunchSpec((*argv, "--", *command), command_env, command_env, (*files.fds, *fds), broker=broker)
 
 
 def write_git_settings(state: Path) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
 
 TURN_TIMEOUT_SECONDS = 600.0  # for another brokered command on the same root to end
 TURN_POLL_SECONDS = 0.01
+KEPT_LOG = "kept.log"  # instead of the undo log, for a command whose changes stay
 
 
 @dataclass(frozen=True)
@@ -45,13 +46,20 @@ class BrokeredRoot:
 
 
 class BrokeredRun:
-    """The roots of one brokered command. Its creator must discard it."""
+    """The roots of one brokered command. Its creator must discard it, or release it if its changes stay."""
 
-    def __init__(self, roots: Sequence[BrokeredRoot], others: Sequence[Root], scratch: Path, turns: ExitStack) -> None:
+    def __init__(
+        self,
+        roots: Sequence[BrokeredRoot],
+        others: Sequence[Root],
+        scratch: Path,
+        turns: ExitStack,
+        log_name: str = UNDO_LOG,
+    ) -> None:
         self._roots = roots
         self._scratch = scratch
         self._turns = turns
-        self._log = roots[0].folder / UNDO_LOG if roots else None
+        self._log = roots[0].folder / log_name if roots else None
         log = str(self._log or "")
         mounts = [Mount(each.root.real, "brokered", str(each.folder / SAVED_FOLDER), log) for each in roots]
         mounts += [Mount(root.real, "read-only") for root in others]
@@ -59,9 +67,17 @@ class BrokeredRun:
 
     @classmethod
     def create(
-        cls, roots: Sequence[Root], get_staging_area: Callable[[Root], StagingArea | None], *, scratch: Path
+        cls,
+        roots: Sequence[Root],
+        get_staging_area: Callable[[Root], StagingArea | None],
+        *,
+        scratch: Path,
+        keeps_changes: bool = False,
     ) -> "BrokeredRun":
-        """Prepare all writable roots, or raise OverlayUnavailable. Waits until no other command is brokered there."""
+        """Prepare all writable roots, or raise OverlayUnavailable.
+
+        With `keeps_changes`, nothing is rolled back, not even after a kill. Otherwise waits for the commands that are.
+        """
         by_path = {root.real: root for root in roots}
         writable = [root for root in by_path.values() if root.writable]
         others = [root for root in by_path.values() if not root.writable]
@@ -75,18 +91,14 @@ class BrokeredRun:
                         raise OverlayUnavailable(reason)
                     area = get_staging_area(root)
                     assert area is not None
-                    _wait_for_turn(root, area, turns)
-                    prepared.append(_prepare_root(root, area, prepared))
+                    if not keeps_changes:
+                        _wait_for_turn(root, area, turns)
+                    prepared.append(_prepare_root(root, area, () if keeps_changes else prepared))
             except BaseException:
                 for each in prepared:
                     each.staging_area.drop(each.command)
                 raise
-            return cls(prepared, others, scratch, turns.pop_all())
-
-    @property
-    def mark(self) -> str:
-        """What the processes of this command have in their environment."""
-        return self._roots[0].command if self._roots else ""
+            return cls(prepared, others, scratch, turns.pop_all(), KEPT_LOG if keeps_changes else UNDO_LOG)
 
     def collect_effects(
         self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
@@ -164,6 +176,11 @@ class BrokeredRun:
                 return Conflict(change.path, "changed", kept)
             finally:
                 os.close(folder)
+
+    def release(self) -> None:
+        """The changes stay; only what was needed to undo them is discarded."""
+        for each in self._roots:
+            each.staging_area.drop(each.command)
 
     def discard(self) -> None:
         """Roll back what is not rolled back yet, and discard the slots that no commit took over. Idempotent."""

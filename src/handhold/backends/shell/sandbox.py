@@ -107,6 +107,7 @@ class Sandbox:
                     env=env,
                     hidden=hidden,
                     limit_flags=launcher_flags,
+                    write_protection=write_protection,
                     tracing=tracing,
                     stack=stack,
                 )

@@ -44,8 +44,8 @@ class Rollback:
     def run(self) -> None:
         self._removed.mkdir(mode=0o700, exist_ok=True)
         try:
-            for self._index in range(len(self._records) - 1, -1, -1):
-                record = self._records[self._index]
+            for index in range(len(self._records) - 1, -1, -1):
+                self._index, record = index, self._records[index]
                 try:
                     self._undo_with_access(record)
                 except (FileNotFoundError, NotADirectoryError, FileExistsError):

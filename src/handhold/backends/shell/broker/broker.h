@@ -23,6 +23,12 @@
 #include <sys/types.h>
 #include <unistd.h>
 
+/* Not every C library has them. */
+#ifndef RENAME_NOREPLACE
+#define RENAME_NOREPLACE 1
+#define RENAME_EXCHANGE 2
+#endif
+
 #define MAX_PATH 4096
 #define MAX_ROOTS 64
 #define CONTINUE 1 /* the kernel decides, and Landlock with it */
@@ -94,6 +100,8 @@ int resolve_object(const struct call *call, int folder, const char *path, int fl
 int open_caller_fd(const struct call *call, int fd, struct object *object);
 int describe(int fd, struct object *object);
 int check_root(const struct root *root);
+int check_policy(const char *first, const char *second, int is_folder);
+extern int policy_fd;
 int contains_root(const char *path);
 mode_t read_umask(const struct call *call);
 extern int umask_changed;
@@ -133,7 +141,7 @@ int make_link(const struct call *call, uint64_t target, int folder, uint64_t pat
 int hard_link(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, int flags);
 int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, unsigned flags);
 int remove_entry(const struct call *call, int folder, uint64_t path, int is_folder);
-int begin_create(const struct entry *entry);
+int begin_create(const struct entry *entry, int is_folder);
 int end_create(const struct entry *entry, int failed);
 int open_file(const struct call *call, int folder, uint64_t path, int flags, mode_t mode);
 int truncate_file(const struct call *call, uint64_t path, int64_t size);
@@ -144,4 +152,5 @@ int make_socket(const struct call *call);
 int bind_socket(const struct call *call);
 int listen_socket(const struct call *call);
 int connect_socket(const struct call *call);
+void open_registry(const char *path);
 void mark_alive_sockets(pid_t pid, void *alive);

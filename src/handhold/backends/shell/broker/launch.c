@@ -113,7 +113,7 @@ __attribute__((noreturn)) static void run_command(const struct launch *launch, i
     if (launch->processes_set) set_limit(RLIMIT_NPROC, launch->processes);
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)) stop("cannot give up privileges", "");
     restrict_files(launch);
-    load_filter(launch->filters[0], 0);
+    load_filter(launch->filters[0], SECCOMP_FILTER_FLAG_SPEC_ALLOW);
     int notify = load_filter(launch->filters[1], SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_SPEC_ALLOW |
                                                      SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV);
     send_descriptor(over, notify);

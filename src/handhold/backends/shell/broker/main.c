@@ -1,5 +1,5 @@
 /* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-w PLACE]... [-r PLACE]...
-          [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
+          [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
 
    -L  when the other end of this pipe is closed, everything is killed
    -l  the undo log, which must not exist
@@ -8,6 +8,8 @@
    -O  a root that it may not change: EROFS
    -w  outside the workspace, where it may write
    -r  where it may read files; reading is denied everywhere else
+   -q  each change is asked about over this socket first, and refused unless the answer is yes
+   -g  a file with what the commands of the session listen on
    -k  a limit that no program uses (RLIMIT_RTTIME) is set to this number, by which the command's processes are known
    -m, -p  limits on address space and processes
    -n  the network is open
@@ -24,6 +26,9 @@
 #include <time.h>
 
 #define KILL_TIMEOUT_SECONDS 5
+/* Linux 6.6: the caller is woken on the processor that answers it. Older headers do not have it. */
+#define NOTIFY_SET_FLAGS _IOW('!', 4, uint64_t)
+#define NOTIFY_SYNC_WAKE_UP 1UL
 
 struct root roots[MAX_ROOTS];
 int root_count;
@@ -224,6 +229,8 @@ int main(int count, char **words) {
             launch.readable[launch.readable_count++] = value;
             break;
         case 'k': launch.mark = parse_number(value); break;
+        case 'q': policy_fd = (int)parse_number(value); break;
+        case 'g': open_registry(value); break;
         case 'm': launch.memory_set = 1, launch.memory = parse_number(value); break;
         case 'p': launch.processes_set = 1, launch.processes = parse_number(value); break;
         default: stop("not understood: ", word);
@@ -233,6 +240,7 @@ int main(int count, char **words) {
     launch.command = words + next + 1;
     for (int i = 0; i < 2; i++) fcntl(launch.filters[i], F_SETFD, FD_CLOEXEC);
     fcntl(lifeline, F_SETFD, FD_CLOEXEC);
+    if (policy_fd >= 0) fcntl(policy_fd, F_SETFD, FD_CLOEXEC);
     open_log(log);
     signal(SIGPIPE, SIG_IGN);
     sigset_t handled;
@@ -243,6 +251,7 @@ int main(int count, char **words) {
     if (children < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)) stop("cannot watch processes", "");
     drop_capabilities();
     pid_t shell = start_command(&launch);
+    if (listener >= 0) ioctl(listener, NOTIFY_SET_FLAGS, NOTIFY_SYNC_WAKE_UP); /* an older kernel is slower */
     if (listener >= 0 && log_record(STARTED, NULL, "", "")) kill(shell, SIGKILL); /* no room for a log */
     return serve(shell, lifeline, children);
 }

@@ -28,6 +28,7 @@ static int prepare(const struct call *call, const struct object *object) {
     if (!is_waiting(call)) return -EINTR;
     if (object->root) {
         int failed = check_root(object->root);
+        if (!failed) failed = check_policy(object->path, "", S_ISDIR(object->st.st_mode));
         return failed ? failed : save_metadata(object);
     }
     if (object->path[0] == '/' && object->st.st_nlink && !is_writable_place(object->path)) return -EROFS;

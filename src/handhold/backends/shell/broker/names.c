@@ -2,6 +2,10 @@
 
 #include "broker.h"
 
+static long rename_with_flags(int from, const char *name, int to, const char *new_name, unsigned flags) {
+    return syscall(SYS_renameat2, from, name, to, new_name, flags);
+}
+
 static int lstat_entry(const struct entry *entry, struct stat *st) {
     return fstatat(entry->dir, entry->name, st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
 }
@@ -24,9 +28,10 @@ static int resolve_changed(const struct call *call, int folder, uint64_t address
     return failed;
 }
 
-int begin_create(const struct entry *entry) {
-    if (is_in_born_folder(entry)) return 0;
-    int failed = save_folder(entry);
+int begin_create(const struct entry *entry, int is_folder) {
+    int failed = check_policy(entry->path, "", is_folder);
+    if (failed || is_in_born_folder(entry)) return failed;
+    failed = save_folder(entry);
     return failed ? failed : log_record(CREATE, NULL, entry->path, "");
 }
 
@@ -44,7 +49,7 @@ int make_folder(const struct call *call, int folder, uint64_t path, mode_t mode)
     int failed = resolve_changed(call, folder, path, &entry);
     if (failed) return failed;
     size_t before = log_position();
-    failed = begin_create(&entry);
+    failed = begin_create(&entry, 1);
     if (!failed) {
         umask(read_umask(call));
         failed = end_create(&entry, mkdirat(entry.dir, entry.name, mode & 01777) ? -errno : 0);
@@ -62,7 +67,7 @@ int make_node(const struct call *call, int folder, uint64_t path, mode_t mode) {
     if (type && type != S_IFREG && type != S_IFIFO && type != S_IFSOCK) failed = -EPERM;
     if (entry.has_slash) failed = -ENOENT;
     size_t before = log_position();
-    if (!failed) failed = begin_create(&entry);
+    if (!failed) failed = begin_create(&entry, 0);
     if (!failed) {
         umask(read_umask(call));
         failed = end_create(&entry, mknodat(entry.dir, entry.name, mode & (S_IFMT | 01777), 0) ? -errno : 0);
@@ -79,7 +84,7 @@ int make_link(const struct call *call, uint64_t target, int folder, uint64_t pat
     if (!failed) failed = resolve_changed(call, folder, path, &entry);
     if (failed) return failed;
     size_t before = log_position();
-    failed = entry.has_slash ? -ENOENT : begin_create(&entry);
+    failed = entry.has_slash ? -ENOENT : begin_create(&entry, 0);
     if (!failed) {
         failed = end_create(&entry, symlinkat(text, entry.dir, entry.name) ? -errno : 0);
         if (failed) log_cancel(before);
@@ -108,7 +113,8 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     else if (S_ISDIR(from.st.st_mode)) failed = -EPERM;
     else failed = check_root(from.root);
     size_t before = log_position();
-    if (!failed) failed = begin_create(&to);
+    if (!failed) failed = check_policy(from.path, "", 0);
+    if (!failed) failed = begin_create(&to, 0);
     if (!failed && !is_born(&from.st)) failed = log_record(LINK, &from.st, to.path, from.path);
     if (!failed) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", from.fd);
@@ -145,7 +151,7 @@ static int exchange(const struct entry *a, const struct entry *b, const struct s
     int failed = lstat_entry(b, &other);
     if (!failed) failed = log_record(EXCHANGE, st, a->path, b->path);
     if (!failed) failed = log_record(EXCHANGED, &other, b->path, a->path);
-    if (!failed && renameat2(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) {
+    if (!failed && rename_with_flags(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) {
         failed = -errno;
         log_cancel(before);
     }
@@ -164,7 +170,7 @@ static int move(const struct entry *from, const struct entry *to, const struct s
     int recorded = !is_born(st) || S_ISDIR(st->st_mode);
     if (!failed && recorded) failed = log_record(MOVE, st, from->path, to->path);
     else if (!failed && !is_in_born_folder(to)) failed = log_record(CREATE, NULL, to->path, "");
-    if (!failed && renameat2(from->dir, from->name, to->dir, to->name, flags)) failed = -errno;
+    if (!failed && rename_with_flags(from->dir, from->name, to->dir, to->name, flags)) failed = -errno;
     if (failed) {
         if (*kept && lstat_entry(to, &now)) renameat(to->root->store, kept, to->dir, to->name);
         else if (*kept) unlinkat(to->root->store, kept, 0);
@@ -191,6 +197,8 @@ int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_
     if (!failed) failed = lstat_entry(&from, &st);
     if (!failed && (from.has_slash || to.has_slash) && !S_ISDIR(st.st_mode)) failed = -ENOTDIR;
     if (!failed && (contains_root(from.path) || contains_root(to.path))) failed = -EBUSY;
+    if (!failed) failed = check_policy(from.path, to.path, S_ISDIR(st.st_mode));
+    if (!failed && flags & RENAME_EXCHANGE) failed = check_policy(to.path, from.path, 1);
     if (!failed && !is_in_born_folder(&from)) failed = save_folder(&from);
     if (!failed && !is_in_born_folder(&to)) failed = save_folder(&to);
     if (!failed) failed = flags & RENAME_EXCHANGE ? exchange(&from, &to, &st) : move(&from, &to, &st, flags);
@@ -243,6 +251,7 @@ int remove_entry(const struct call *call, int folder, uint64_t address, int is_f
     if (!failed && (is_folder || entry.has_slash) && !S_ISDIR(st.st_mode)) failed = -ENOTDIR;
     if (!failed && !is_folder && S_ISDIR(st.st_mode)) failed = -EISDIR;
     if (!failed && contains_root(entry.path)) failed = -EBUSY;
+    if (!failed) failed = check_policy(entry.path, "", is_folder);
     if (!failed && !is_in_born_folder(&entry)) failed = save_folder(&entry);
     if (!failed) failed = is_folder ? remove_folder(&entry, &st) : remove_file(&entry, &st);
     close(entry.dir);

@@ -26,6 +26,7 @@ static int open_regular(const struct call *call, const struct object *object, in
     int given = (flags & PASSED_FLAGS) | O_NONBLOCK;
     if (!reads_only || truncates) {
         int failed = check_root(object->root);
+        if (!failed) failed = check_policy(object->path, "", 0);
         if (failed) return failed;
     }
     int fd = open_object(object, reads_only && truncates ? O_WRONLY | O_NONBLOCK : given);
@@ -84,7 +85,7 @@ static int create_file(const struct call *call, const struct entry *entry, int f
     if (failed) return failed;
     if (!is_waiting(call)) return -EINTR;
     size_t before = log_position();
-    failed = begin_create(entry);
+    failed = begin_create(entry, 0);
     if (failed) return failed;
     umask(read_umask(call));
     int given = (flags & (PASSED_FLAGS | O_NONBLOCK)) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
@@ -140,6 +141,7 @@ int truncate_file(const struct call *call, uint64_t address, int64_t size) {
     else if (!is_waiting(call)) failed = -EINTR;
     else if (!S_ISREG(object.st.st_mode)) failed = S_ISDIR(object.st.st_mode) ? -EISDIR : -EINVAL;
     else failed = check_root(object.root);
+    if (!failed) failed = check_policy(object.path, "", 0);
     if (!failed) {
         int fd = open_object(&object, O_WRONLY | O_NONBLOCK);
         failed = fd < 0 ? fd : save_content(&object);

@@ -1,6 +1,6 @@
 /* Sockets belong to the broker: it makes them, hands them over, and binds or connects its own duplicate to an address
-   that it has read once. Commands reach TCP on the loopback interface, and there only sockets that they listen on
-   themselves; Unix sockets with a path that they bound themselves; and nothing else.
+   that it has read once. Commands reach TCP on the loopback interface, and there only sockets that their session
+   listens on; Unix sockets with a path that it bound; and nothing else.
 
    A duplicate would keep a connection open, so it is dropped as soon as the socket listens or connects. */
 
@@ -30,7 +30,8 @@ union address {
 struct inode_set { uint64_t *inodes; size_t count, room; };
 
 static struct { uint64_t inode; int fd, family; } sockets[MAX_SOCKETS];
-static struct inode_set listening, connected, bound_paths;
+static struct inode_set reachable, connected;
+static int registry = -1; /* what the other commands of the session listen on */
 
 static void add_inode(struct inode_set *set, uint64_t inode) {
     if (set->count == set->room) {
@@ -46,6 +47,29 @@ static int has_inode(const struct inode_set *set, uint64_t inode) {
         if (set->inodes[i] == inode) return 1;
     return 0;
 }
+
+void open_registry(const char *path) {
+    registry = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (registry < 0) stop("cannot open the list of sockets ", path);
+}
+
+/* A listening socket, or the file of a bound one, that commands of this session may connect to. */
+static void share(uint64_t inode) {
+    add_inode(&reachable, inode);
+    if (registry >= 0 && write(registry, &inode, sizeof inode) < 0) return; /* then only this command reaches it */
+}
+
+static int is_reachable(uint64_t inode) {
+    uint64_t shared[512];
+    ssize_t got;
+    if (has_inode(&reachable, inode)) return 1;
+    for (off_t at = 0; registry >= 0 && (got = pread(registry, shared, sizeof shared, at)) > 0; at += got)
+        for (size_t i = 0; i < (size_t)got / sizeof *shared; i++)
+            if (shared[i] == inode) return 1;
+    return 0;
+}
+
+static uint64_t identify_file(const struct stat *st) { return (st->st_ino ^ (uint64_t)st->st_dev << 40) | 1ULL << 63; }
 
 static void drop(int at) {
     close(sockets[at].fd);
@@ -178,13 +202,13 @@ static int bind_path(const struct call *call, int fd, const union address *addre
     int room = snprintf(near.path.sun_path, sizeof near.path.sun_path, "/proc/self/fd/%d/%s", entry.dir, entry.name);
     if (room >= (int)sizeof near.path.sun_path) failed = -ENAMETOOLONG;
     size_t before = log_position();
-    if (!failed && entry.root) failed = begin_create(&entry);
+    if (!failed && entry.root) failed = begin_create(&entry, 0);
     if (!failed) {
         umask(read_umask(call));
         if (bind(fd, &near.any, sizeof near.path)) failed = -errno;
         if (failed && entry.root) log_cancel(before);
         if (!failed && entry.root) end_create(&entry, 0);
-        if (!failed && !fstatat(entry.dir, entry.name, &st, AT_SYMLINK_NOFOLLOW)) add_inode(&bound_paths, st.st_ino ^ (uint64_t)st.st_dev << 48);
+        if (!failed && !fstatat(entry.dir, entry.name, &st, AT_SYMLINK_NOFOLLOW)) share(identify_file(&st));
     }
     close(entry.dir);
     return failed;
@@ -209,9 +233,9 @@ int bind_socket(const struct call *call) {
 int listen_socket(const struct call *call) {
     uint64_t inode = read_socket_inode(call->tid, (int)call->args[0]);
     int at = find_socket(inode);
-    if (at < 0) return has_inode(&listening, inode) ? 0 : -EACCES;
+    if (at < 0) return has_inode(&reachable, inode) ? 0 : -EACCES;
     if (listen(sockets[at].fd, (int)call->args[1])) return -errno;
-    add_inode(&listening, inode);
+    share(inode);
     drop(at);
     return 0;
 }
@@ -224,7 +248,7 @@ static int check_target(const struct call *call, int family, union address *addr
         if (!*path) return -ECONNREFUSED;
         int failed = resolve_object(call, AT_FDCWD, path, 0, object);
         if (failed) return failed;
-        if (!S_ISSOCK(object->st.st_mode) || !has_inode(&bound_paths, object->st.st_ino ^ (uint64_t)object->st.st_dev << 48))
+        if (!S_ISSOCK(object->st.st_mode) || !is_reachable(identify_file(&object->st)))
             return -ECONNREFUSED;
         snprintf(address->path.sun_path, sizeof address->path.sun_path, "/proc/self/fd/%d", object->fd);
         return 0;
@@ -232,7 +256,7 @@ static int check_target(const struct call *call, int family, union address *addr
     if (family == AF_NETLINK) return -EACCES;
     if (!is_loopback(address)) return -ENETUNREACH;
     uint64_t listener = find_listener(address);
-    return listener && has_inode(&listening, listener) ? 0 : -ECONNREFUSED;
+    return listener && is_reachable(listener) ? 0 : -ECONNREFUSED;
 }
 
 int connect_socket(const struct call *call) {

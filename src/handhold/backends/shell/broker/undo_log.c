@@ -11,7 +11,7 @@
 #include <sys/sendfile.h>
 #include <sys/xattr.h>
 
-#define STEP_BYTES (4UL << 20)
+#define STEP_BYTES (256UL << 10)
 #define MAX_LOG_BYTES (1UL << 30)
 #define MAX_XATTR_BYTES 65536
 
