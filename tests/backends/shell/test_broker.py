@@ -114,6 +114,36 @@ def test_it_does_not_cross_the_boundary(shell: Bench, command: str):
     assert (shell.ws.parent / "outside").stat().st_mode & 0o777 == 0o600
 
 
+def test_in_the_machines_temporary_folder_it_changes_only_what_its_session_created(shell: Bench, tmp_path: Path):
+    name = f"/var/tmp/handhold-test-{os.getpid()}"
+    theirs = Path(f"{name}-theirs")
+    theirs.write_text("theirs\n")
+    theirs.chmod(0o600)
+    try:
+        tries = (
+            f"echo x >{theirs}",
+            f"rm -f {theirs}",
+            f"mv {theirs} {name}-x",
+            f"chmod 777 {theirs}",
+            f"ln {theirs} {name}-l",
+        )
+        for command in (
+            *tries,
+            f"mv {tmp_path} {name}-y",
+            f"touch {tmp_path}/new",
+            f": >{name}; mv -f {name} {theirs}",
+        ):
+            assert shell(command).exit_status.code, command
+            assert theirs.read_text() == "theirs\n"
+            assert theirs.stat().st_mode & 0o777 == 0o600
+        assert shell.shows(f"mkdir {name}-d; echo one >{name}-d/a; cat {name}-d/a") == "one\n"
+        assert shell.shows(f"echo two >>{name}-d/a; cat {name}-d/a; rm -r {name}-d {name}; ls -d {name}*") == (
+            f"one\ntwo\n{theirs}\n"
+        )
+    finally:
+        theirs.unlink()
+
+
 WORKS = {
     "append through an inherited descriptor": ("exec 3>>a; rm a; echo x >&3; cat /dev/fd/3", "old\nx\n"),
     "reopen a descriptor by name": ("exec 3<a; echo x >/proc/self/fd/3; cat a", "x\n"),

@@ -26,7 +26,7 @@ from handhold.core.errors import NoShell
 from handhold.logs import log_swallowed
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
-SOCKETS_FILE = "sockets"  # in the session's folder: what its commands listen on
+REGISTRY_FILE = "registry"  # in the session's folder: what its commands share
 SHARED_FOLDERS = (host_paths.TMP, host_paths.VAR_TMP, "/dev/shm")
 
 
@@ -35,7 +35,8 @@ def explain_broker(support: SandboxSupport) -> tuple[str, ...]:
     said = (
         *support.why_not,
         "commands change the workspace itself and are rolled back when they end: others see the states in between",
-        "the machine's /tmp, /var/tmp and /dev/shm are writable, and what commands write there is not undone",
+        "the machine's /tmp, /var/tmp and /dev/shm are shared: commands see them and may create files there, which are"
+        " not undone, but change nothing that the session did not create",
         "commands see the machine's processes",
         "without namespaces a command reaches only its own TCP and Unix sockets: there is no UDP",
     )
@@ -79,7 +80,7 @@ def prepare_brokered_launch(
         stack.callback(PolicyAnswers(ours, write_protection).close)
         argv += ["-q", str(theirs.fileno())]
         fds.append(theirs.fileno())
-    argv += ["-g", os.path.join(os.path.dirname(tmp), SOCKETS_FILE)]
+    argv += ["-g", os.path.join(os.path.dirname(tmp), REGISTRY_FILE)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
     hidden = tuple(map(os.path.realpath, hidden))
     argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=network)
@@ -112,7 +113,7 @@ def build_place_flags(
     for place in hidden:
         if host_paths.is_inside_any(place, roots):
             raise NoShell(f"{place} is in the workspace and cannot be hidden from commands without namespaces")
-    writable = [*own, *DEVICES, *list_shared_folders(roots, hidden)]
+    writable = [*own, *DEVICES]
     exposed = [
         place for place in find_exposed_paths(mounts, network=network) if not host_paths.is_inside_any(place, hidden)
     ]
@@ -122,15 +123,16 @@ def build_place_flags(
     return [
         *(flag for mount in mounts if mount.mode == "brokered" for flag in ("-R", mount.real, mount.upper)),
         *(flag for mount in mounts if mount.mode == "read-only" for flag in ("-O", mount.real)),
+        *(flag for place in list_shared_folders(roots, hidden) for flag in ("-T", place)),
         *(flag for place in writable for flag in ("-w", place)),
         *(flag for place in visible for flag in ("-r", place)),
     ]
 
 
 def list_shared_folders(roots: Sequence[str], hidden: Sequence[str]) -> list[str]:
-    """Temporary folders of the machine that commands may write to: none that contains the workspace or our state."""
-    kept = (*roots, *hidden)
-    return [folder for folder in SHARED_FOLDERS if not any(host_paths.is_inside(place, folder) for place in kept)]
+    """Temporary folders of the machine, where commands may create files. The workspace itself may be in one."""
+    places = (os.path.realpath(folder) for folder in SHARED_FOLDERS if os.path.isdir(folder))
+    return [place for place in dict.fromkeys(places) if place not in (*roots, *hidden)]
 
 
 def list_visible_places(top: str, covered: Sequence[str]) -> Iterator[str]:

@@ -40,6 +40,7 @@ struct root {
     const char *store_path;
     int store;
     int writable;
+    int own_only; /* a temporary folder of the machine: only what the session created there may be changed, unrecorded */
     unsigned device;
 };
 
@@ -103,6 +104,7 @@ int check_root(const struct root *root);
 int check_policy(const char *first, const char *second, int is_folder);
 extern int policy_fd;
 int contains_root(const char *path);
+int is_ours(int dir, const char *name, const struct stat *st);
 mode_t read_umask(const struct call *call);
 extern int umask_changed;
 
@@ -132,6 +134,10 @@ int save_folder(const struct entry *entry);
 void forget_inode(const struct stat *st);
 int is_born(const struct stat *st);
 void mark_born(const struct stat *st);
+void open_registry(const char *path);
+void register_key(uint64_t key);
+int is_registered(uint64_t key);
+void register_ours(int dir, const char *name);
 int next_store_name(const struct root *root, char *name, char *path);
 
 /* names.c and opens.c and metadata.c */
@@ -152,5 +158,4 @@ int make_socket(const struct call *call);
 int bind_socket(const struct call *call);
 int listen_socket(const struct call *call);
 int connect_socket(const struct call *call);
-void open_registry(const char *path);
 void mark_alive_sockets(pid_t pid, void *alive);

@@ -1,4 +1,4 @@
-/* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-w PLACE]... [-r PLACE]...
+/* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-T FOLDER]... [-w PLACE]... [-r PLACE]...
           [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
 
    -L  when the other end of this pipe is closed, everything is killed
@@ -6,10 +6,11 @@
    -f  descriptors of the two filters: the first refuses calls, the second has them notified
    -R  a root that the command changes through the broker, and a private folder on the same mount
    -O  a root that it may not change: EROFS
+   -T  a temporary folder of the machine, where it may create files and change what its session created
    -w  outside the workspace, where it may write
    -r  where it may read files; reading is denied everywhere else
    -q  each change is asked about over this socket first, and refused unless the answer is yes
-   -g  a file with what the commands of the session listen on
+   -g  a file with what the commands of the session share
    -k  a limit that no program uses (RLIMIT_RTTIME) is set to this number, by which the command's processes are known
    -m, -p  limits on address space and processes
    -n  the network is open
@@ -183,11 +184,11 @@ static int serve(pid_t shell, int lifeline, int children) {
 
 /* --- options */
 
-static void add_root(const char *path, const char *store) {
+static void add_root(const char *path, const char *store, int own_only) {
     struct stat st;
     if (root_count == MAX_ROOTS || stat(path, &st)) stop("cannot use the root ", path);
     struct root *root = &roots[root_count++];
-    *root = (struct root){path, store ? store : "", -1, store != NULL, (unsigned)st.st_dev};
+    *root = (struct root){path, store ? store : "", -1, store || own_only, own_only, (unsigned)st.st_dev};
     if (store && (root->store = open(store, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("cannot use the store ", store);
 }
 
@@ -217,9 +218,10 @@ int main(int count, char **words) {
         case 'f': launch.filters[launch.filters[0] >= 0] = (int)parse_number(value); break;
         case 'R':
             if (next + 1 >= count) stop("nothing follows ", value);
-            add_root(value, words[++next]);
+            add_root(value, words[++next], 0);
             break;
-        case 'O': add_root(value, NULL); break;
+        case 'O': add_root(value, NULL, 0); break;
+        case 'T': add_root(value, NULL, 1); break;
         case 'w':
             if (writable_count == MAX_ROOTS) stop("too many places: ", value);
             writable_places[writable_count++] = value;

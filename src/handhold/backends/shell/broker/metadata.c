@@ -28,6 +28,7 @@ static int prepare(const struct call *call, const struct object *object) {
     if (!is_waiting(call)) return -EINTR;
     if (object->root) {
         int failed = check_root(object->root);
+        if (!failed && object->root->own_only) return is_ours(object->fd, "", &object->st) ? 0 : -EACCES;
         if (!failed) failed = check_policy(object->path, "", S_ISDIR(object->st.st_mode));
         return failed ? failed : save_metadata(object);
     }

@@ -15,6 +15,14 @@ static int is_in_born_folder(const struct entry *entry) {
     return !fstat(entry->dir, &st) && is_born(&st);
 }
 
+/* In a temporary folder of the machine: only at its top, or in a folder that the session created. */
+static int may_change_folder(const struct entry *entry) {
+    struct stat st;
+    const char *end = strrchr(entry->path, '/');
+    if ((size_t)(end - entry->path) == strlen(entry->root->path)) return 1;
+    return !fstat(entry->dir, &st) && is_ours(entry->dir, "", &st);
+}
+
 /* An entry that a call changes: CONTINUE outside the workspace, an error where it must not be changed. */
 static int resolve_changed(const struct call *call, int folder, uint64_t address, struct entry *entry) {
     char path[MAX_PATH];
@@ -23,12 +31,14 @@ static int resolve_changed(const struct call *call, int folder, uint64_t address
     if (failed) return failed == -ELOOP ? CONTINUE : failed;
     if (!entry->root) failed = CONTINUE;
     else failed = check_root(entry->root);
+    if (!failed && entry->root->own_only && !may_change_folder(entry)) failed = -EACCES;
     if (!failed && !is_waiting(call)) failed = -EINTR; /* only now it is certain that the path is the caller's */
     if (failed) close(entry->dir);
     return failed;
 }
 
 int begin_create(const struct entry *entry, int is_folder) {
+    if (entry->root->own_only) return may_change_folder(entry) ? 0 : -EACCES;
     int failed = check_policy(entry->path, "", is_folder);
     if (failed || is_in_born_folder(entry)) return failed;
     failed = save_folder(entry);
@@ -40,6 +50,7 @@ int end_create(const struct entry *entry, int failed) {
     if (failed) return failed;
     if (lstat_entry(entry, &st)) return 0; /* somebody else removed it */
     mark_born(&st);
+    if (entry->root->own_only) return register_ours(entry->dir, entry->name), 0;
     log_record(CREATED, &st, is_in_born_folder(entry) ? "" : entry->path, "");
     return 0;
 }
@@ -112,8 +123,10 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     else if (to.has_slash) failed = -ENOENT;
     else if (S_ISDIR(from.st.st_mode)) failed = -EPERM;
     else failed = check_root(from.root);
+    if (!failed && from.root != to.root && (from.root->own_only || to.root->own_only)) failed = -EXDEV;
+    if (!failed && from.root->own_only && !is_ours(from.fd, "", &from.st)) failed = -EACCES;
     size_t before = log_position();
-    if (!failed) failed = check_policy(from.path, "", 0);
+    if (!failed && !from.root->own_only) failed = check_policy(from.path, "", 0);
     if (!failed) failed = begin_create(&to, 0);
     if (!failed && !is_born(&from.st)) failed = log_record(LINK, &from.st, to.path, from.path);
     if (!failed) {
@@ -181,6 +194,13 @@ static int move(const struct entry *from, const struct entry *to, const struct s
     return 0;
 }
 
+static int move_own(const struct entry *from, const struct entry *to, const struct stat *st, unsigned flags) {
+    struct stat there;
+    if (!is_ours(from->dir, from->name, st)) return -EACCES;
+    if (!lstat_entry(to, &there) && !is_ours(to->dir, to->name, &there)) return -EACCES;
+    return rename_with_flags(from->dir, from->name, to->dir, to->name, flags) ? -errno : 0;
+}
+
 int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, unsigned flags) {
     struct entry from, to;
     struct stat st;
@@ -196,6 +216,12 @@ int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_
     int failed = from.root == to.root || from.root->device == to.root->device ? 0 : -EXDEV;
     if (!failed) failed = lstat_entry(&from, &st);
     if (!failed && (from.has_slash || to.has_slash) && !S_ISDIR(st.st_mode)) failed = -ENOTDIR;
+    if (!failed && (from.root->own_only || to.root->own_only)) {
+        failed = from.root == to.root ? move_own(&from, &to, &st, flags) : -EXDEV;
+        close(from.dir);
+        close(to.dir);
+        return failed;
+    }
     if (!failed && (contains_root(from.path) || contains_root(to.path))) failed = -EBUSY;
     if (!failed) failed = check_policy(from.path, to.path, S_ISDIR(st.st_mode));
     if (!failed && flags & RENAME_EXCHANGE) failed = check_policy(to.path, from.path, 1);
@@ -251,7 +277,8 @@ int remove_entry(const struct call *call, int folder, uint64_t address, int is_f
     if (!failed && (is_folder || entry.has_slash) && !S_ISDIR(st.st_mode)) failed = -ENOTDIR;
     if (!failed && !is_folder && S_ISDIR(st.st_mode)) failed = -EISDIR;
     if (!failed && contains_root(entry.path)) failed = -EBUSY;
-    if (!failed) failed = check_policy(entry.path, "", is_folder);
+    if (!failed && entry.root->own_only && !is_ours(entry.dir, entry.name, &st)) failed = -EACCES;
+    if (!failed && !entry.root->own_only) failed = check_policy(entry.path, "", is_folder);
     if (!failed && !is_in_born_folder(&entry)) failed = save_folder(&entry);
     if (!failed) failed = is_folder ? remove_folder(&entry, &st) : remove_file(&entry, &st);
     close(entry.dir);

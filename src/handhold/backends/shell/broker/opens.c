@@ -26,7 +26,7 @@ static int open_regular(const struct call *call, const struct object *object, in
     int given = (flags & PASSED_FLAGS) | O_NONBLOCK;
     if (!reads_only || truncates) {
         int failed = check_root(object->root);
-        if (!failed) failed = check_policy(object->path, "", 0);
+        if (!failed && !object->root->own_only) failed = check_policy(object->path, "", 0);
         if (failed) return failed;
     }
     int fd = open_object(object, reads_only && truncates ? O_WRONLY | O_NONBLOCK : given);
@@ -65,6 +65,8 @@ static int open_pipe(const struct call *call, const struct object *object, int f
 static int open_existing(const struct call *call, const struct object *object, int flags) {
     if (!object->root) return CONTINUE;
     if (!is_waiting(call)) return -EINTR;
+    int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    if (object->root->own_only && writes && !is_ours(object->fd, "", &object->st)) return -EACCES;
     if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return -EEXIST;
     if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
     switch (object->st.st_mode & S_IFMT) {
@@ -141,7 +143,8 @@ int truncate_file(const struct call *call, uint64_t address, int64_t size) {
     else if (!is_waiting(call)) failed = -EINTR;
     else if (!S_ISREG(object.st.st_mode)) failed = S_ISDIR(object.st.st_mode) ? -EISDIR : -EINVAL;
     else failed = check_root(object.root);
-    if (!failed) failed = check_policy(object.path, "", 0);
+    if (!failed && object.root->own_only) failed = is_ours(object.fd, "", &object.st) ? 0 : -EACCES;
+    else if (!failed) failed = check_policy(object.path, "", 0);
     if (!failed) {
         int fd = open_object(&object, O_WRONLY | O_NONBLOCK);
         failed = fd < 0 ? fd : save_content(&object);

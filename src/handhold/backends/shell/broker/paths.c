@@ -39,13 +39,13 @@ const struct root *find_root(const char *path) {
     const struct root *found = NULL;
     size_t longest = 0;
     for (int i = 0; i < root_count; i++) {
-        if (roots[i].writable && is_below(path, roots[i].store_path)) return &roots[i];
+        if (roots[i].store_path[0] && is_below(path, roots[i].store_path)) return &roots[i];
         if (is_below(path, roots[i].path) && strlen(roots[i].path) >= longest) {
             found = &roots[i];
             longest = strlen(roots[i].path);
         }
     }
-    return found;
+    return found && found->own_only && is_writable_place(path) ? NULL : found;
 }
 
 int is_writable_place(const char *path) {

@@ -31,7 +31,6 @@ struct inode_set { uint64_t *inodes; size_t count, room; };
 
 static struct { uint64_t inode; int fd, family; } sockets[MAX_SOCKETS];
 static struct inode_set reachable, connected;
-static int registry = -1; /* what the other commands of the session listen on */
 
 static void add_inode(struct inode_set *set, uint64_t inode) {
     if (set->count == set->room) {
@@ -48,26 +47,13 @@ static int has_inode(const struct inode_set *set, uint64_t inode) {
     return 0;
 }
 
-void open_registry(const char *path) {
-    registry = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (registry < 0) stop("cannot open the list of sockets ", path);
-}
-
 /* A listening socket, or the file of a bound one, that commands of this session may connect to. */
-static void share(uint64_t inode) {
-    add_inode(&reachable, inode);
-    if (registry >= 0 && write(registry, &inode, sizeof inode) < 0) return; /* then only this command reaches it */
+static void share(uint64_t key) {
+    add_inode(&reachable, key);
+    register_key(key);
 }
 
-static int is_reachable(uint64_t inode) {
-    uint64_t shared[512];
-    ssize_t got;
-    if (has_inode(&reachable, inode)) return 1;
-    for (off_t at = 0; registry >= 0 && (got = pread(registry, shared, sizeof shared, at)) > 0; at += got)
-        for (size_t i = 0; i < (size_t)got / sizeof *shared; i++)
-            if (shared[i] == inode) return 1;
-    return 0;
-}
+static int is_reachable(uint64_t key) { return has_inode(&reachable, key) || is_registered(key); }
 
 static uint64_t identify_file(const struct stat *st) { return (st->st_ino ^ (uint64_t)st->st_dev << 40) | 1ULL << 63; }
 

@@ -156,6 +156,7 @@ static int read_xattrs(const struct object *object, char *data, size_t room) {
 
 static int save(const struct object *object, const char *copy, unsigned state) {
     static char xattrs[MAX_XATTR_BYTES];
+    if (object->root && object->root->own_only) return 0;
     int size = read_xattrs(object, xattrs, sizeof xattrs);
     int failed = size < 0 ? size : append(SAVE, &object->st, object->path, copy, xattrs, (size_t)size);
     if (failed) {
@@ -198,7 +199,7 @@ static int copy_content(int from, int to, int64_t size) {
 int save_content(const struct object *object) {
     struct known *known = find_known(&object->st);
     char name[24], path[2 * MAX_PATH], self[64];
-    if (known->state & BORN) return 0;
+    if (known->state & BORN || object->root->own_only) return 0;
     if (known->state & HAS_CONTENT)
         return object->st.st_nlink > 1 ? log_record(TOUCH, &object->st, object->path, "") : 0;
     snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
