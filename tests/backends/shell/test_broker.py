@@ -114,6 +114,27 @@ def test_it_does_not_cross_the_boundary(shell: Bench, command: str):
     assert (shell.ws.parent / "outside").stat().st_mode & 0o777 == 0o600
 
 
+LOCKED = {
+    "create": "mkdir .vscode",
+    "create below": "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit",
+    "move a file there": "mv a .envrc",
+    "move a folder that contains one": "mkdir -p d/e && echo x >d/e/f && mv d .vscode",
+    "link": "ln a .envrc",
+    "symbolic link": "ln -s a .envrc",
+}
+
+
+@pytest.mark.parametrize("command", LOCKED.values(), ids=LOCKED.keys())
+def test_a_command_whose_changes_stay_changes_no_protected_name(shell: Bench, command: str):
+    make(shell, a="old\n")
+    ran = shell(f"{command}; code=$?; echo x >b; exit $code", direct=True)
+    assert ran.exit_status.code, ran.output
+    assert ran.undo_scope == "file tools only"
+    assert (shell.ws / "b").read_text() == "x\n"
+    assert not {".vscode", ".envrc"} & {*os.listdir(shell.ws)}
+    assert not (shell.ws / ".git/hooks/pre-commit").exists()
+
+
 def test_in_the_machines_temporary_folder_it_changes_only_what_its_session_created(shell: Bench, tmp_path: Path):
     name = f"/var/tmp/handhold-test-{os.getpid()}"
     theirs = Path(f"{name}-theirs")
