@@ -1,8 +1,10 @@
 """What only a brokered command can get wrong: races, boundaries, descriptors, and what Landlock does not cover."""
 
+import json
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from tests.backends.shell.shells import Bench, bench
 from tests.scale import scaled
 
 FLIPPER = Path(__file__).with_name("path_flipper.py")
+WITHOUT_NAMESPACES = Path(__file__).with_name("without_namespaces.py")
 VICTIMS = scaled(30, 300)
 
 
@@ -112,6 +115,30 @@ def test_it_does_not_cross_the_boundary(shell: Bench, command: str):
     assert seen(shell.ws).keys() == {"a"}
     assert (shell.ws.parent / "outside").read_text() == "theirs\n"
     assert (shell.ws.parent / "outside").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can create the namespace")
+def test_the_probe_chooses_the_broker_where_there_are_no_namespaces(tmp_path: Path):
+    """README's example of a command, in a namespace whose user.max_user_namespaces is 0."""
+    (tmp_path / "ws").mkdir()
+    (tmp_path / "ws/a.txt").write_text("one\n")
+    program = (
+        "import json, sys; from handhold import Toolbox\n"
+        f"box = Toolbox.open({str(tmp_path / 'ws')!r}, state={str(tmp_path / 'state')!r}, policy='open')\n"
+        "ran = box.call('bash', {'command': 'sed -i s/one/two/ a.txt; cat a.txt'})\n"
+        "print(json.dumps([ran.data['sandbox']['by'], ran.data['undo'], ran.text, open(f'{sys.argv[1]}/a.txt').read()]))\n"
+        "print(json.dumps([box.undo().status, open(f'{sys.argv[1]}/a.txt').read()]))\n"
+    )
+    argv = [sys.executable, WITHOUT_NAMESPACES, sys.executable, "-c", program, str(tmp_path / "ws")]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=50)
+    assert done.returncode == 0, done.stderr
+    ran, undone = map(json.loads, done.stdout.splitlines())
+    assert ran[:2] == ["broker", "all"]
+    assert ran[2].startswith("two\n")
+    assert "held by the broker" in ran[2]
+    assert ran[3] == "two\n"
+    assert undone == ["success", "one\n"]
 
 
 LOCKED = {

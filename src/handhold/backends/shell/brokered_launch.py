@@ -71,7 +71,8 @@ def prepare_brokered_launch(
         raise NoShell("without namespaces, commands need a writable root")
     mark = compute_mark(os.path.basename(os.path.dirname(log)))
     argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if network else ())]
-    for data in (build_filter(tracing=tracing), build_broker_filter(network=network)):
+    direct = write_protection is not None
+    for data in (build_filter(direct=direct, tracing=tracing), build_broker_filter(network=network)):
         argv += ["-f", files.add_data(data)]
     fds: list[int] = []
     if write_protection:
