@@ -141,6 +141,30 @@ def test_the_probe_chooses_the_broker_where_there_are_no_namespaces(tmp_path: Pa
     assert undone == ["success", "one\n"]
 
 
+STORE = {
+    "write a copy by its path": "echo x >$saved/1",
+    "write a copy through a descriptor": "exec 3<$saved/1; echo x >/proc/self/fd/3",
+    "truncate a copy": "truncate -s 0 $saved/1",
+    "change the mode of a copy": "chmod 777 $saved/1",
+    "remove a copy": "rm -f $saved/1",
+    "move a copy": "mv $saved/1 b",
+    "link a copy": "ln $saved/1 b",
+    "occupy a name": "for i in 2 3 4 5; do : >$saved/$i; done",
+    "change the log": "echo x >>$saved/../undo.log",
+}
+
+
+@pytest.mark.parametrize("command", STORE.values(), ids=STORE.keys())
+def test_it_does_not_reach_what_is_kept_for_undo(shell: Bench, command: str):
+    make(shell, a="old\n")
+    before = seen(shell.ws)
+    folder = shell.files.get_staging_area(shell.files.open_roots[0])
+    assert folder
+    ran = shell(f"echo new >a; saved=$(echo {folder.folder}/*/saved); ({command}) 2>/dev/null; cat a; rm a")
+    assert ran.output.head == "new\n", ran.output
+    assert seen(shell.ws) == before
+
+
 LOCKED = {
     "create": "mkdir .vscode",
     "create below": "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit",

@@ -107,6 +107,7 @@ class BrokeredChanges:
             elif found is None or not self._is_unchanged(path, found):
                 whole = f"{path}/"
                 self._pending.append(self._take(path, found))
+        self._access.close_again({*self._saved, *self._born})  # those are restored by the rollback
 
     def _lstat(self, path: str) -> os.stat_result | None:
         try:
@@ -167,7 +168,8 @@ class BrokeredChanges:
             return change
         name = slot.rpartition("/")[2]
         above, _, own_name = path.rpartition("/")
-        self._access.open_above(path)
+        if not os.access(above or "/", os.R_OK | os.W_OK | os.X_OK):
+            self._access.open_above(path)
         folder = os.open(above or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             if file_id(found) in self._born and not self._has_old_inside(path):

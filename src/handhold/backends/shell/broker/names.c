@@ -122,6 +122,7 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     if (!from.root) failed = -EXDEV;
     else if (to.has_slash) failed = -ENOENT;
     else if (S_ISDIR(from.st.st_mode)) failed = -EPERM;
+    else if (is_copy(&from.st)) failed = -EACCES;
     else failed = check_root(from.root);
     if (!failed && from.root != to.root && (from.root->own_only || to.root->own_only)) failed = -EXDEV;
     if (!failed && from.root->own_only && !is_ours(from.fd, "", &from.st)) failed = -EACCES;

@@ -165,6 +165,8 @@ int resolve_entry(const struct call *call, int folder, const char *path, struct 
     if (fstat(dir, &st) || !st.st_nlink) return close(dir), -ENOENT;
     entry->dir = dir;
     entry->root = find_root(entry->path);
+    for (int i = 0; i < root_count; i++) /* no name in a store is the command's business */
+        if (roots[i].store_path[0] && is_below(entry->path, roots[i].store_path)) return close(dir), -EACCES;
     size = strlen(entry->path);
     snprintf(entry->path + size, sizeof entry->path - size, "%s%s", size && entry->path[size - 1] == '/' ? "" : "/", entry->name);
     return 0;

@@ -26,8 +26,9 @@ int is_registered(uint64_t key) {
     return 0;
 }
 
-/* The number of a removed inode is used again, so the time of its birth belongs to the key. */
-static uint64_t identify(int dir, const char *name) {
+/* A key for an inode, 0 if there is none. The number of a removed inode is used again, so the time of its birth belongs
+   to the key. */
+uint64_t identify(int dir, const char *name) {
     struct statx found;
     if (statx(dir, name, AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) || !(found.stx_mask & STATX_BTIME)) return 0;
     uint64_t key = found.stx_ino * MULTIPLIER ^ ((uint64_t)found.stx_dev_major << 32 | found.stx_dev_minor);

@@ -55,7 +55,8 @@ static void share(uint64_t key) {
 
 static int is_reachable(uint64_t key) { return has_inode(&reachable, key) || is_registered(key); }
 
-static uint64_t identify_file(const struct stat *st) { return (st->st_ino ^ (uint64_t)st->st_dev << 40) | 1ULL << 63; }
+/* The file of a bound socket has another key than a file that the session created. */
+static uint64_t identify_file(int dir, const char *name) { return identify(dir, name) | 1ULL << 63; }
 
 static void drop(int at) {
     close(sockets[at].fd);
@@ -176,7 +177,6 @@ static uint64_t find_listener(const union address *address) {
 
 static int bind_path(const struct call *call, int fd, const union address *address) {
     struct entry entry;
-    struct stat st;
     union address near = {.path = {.sun_family = AF_UNIX}};
     char path[sizeof address->path.sun_path + 1] = "";
     memcpy(path, address->path.sun_path, sizeof address->path.sun_path);
@@ -194,7 +194,7 @@ static int bind_path(const struct call *call, int fd, const union address *addre
         if (bind(fd, &near.any, sizeof near.path)) failed = -errno;
         if (failed && entry.root) log_cancel(before);
         if (!failed && entry.root) end_create(&entry, 0);
-        if (!failed && !fstatat(entry.dir, entry.name, &st, AT_SYMLINK_NOFOLLOW)) share(identify_file(&st));
+        if (!failed && identify(entry.dir, entry.name)) share(identify_file(entry.dir, entry.name));
     }
     close(entry.dir);
     return failed;
@@ -234,7 +234,7 @@ static int check_target(const struct call *call, int family, union address *addr
         if (!*path) return -ECONNREFUSED;
         int failed = resolve_object(call, AT_FDCWD, path, 0, object);
         if (failed) return failed;
-        if (!S_ISSOCK(object->st.st_mode) || !is_reachable(identify_file(&object->st)))
+        if (!S_ISSOCK(object->st.st_mode) || !identify(object->fd, "") || !is_reachable(identify_file(object->fd, "")))
             return -ECONNREFUSED;
         snprintf(address->path.sun_path, sizeof address->path.sun_path, "/proc/self/fd/%d", object->fd);
         return 0;

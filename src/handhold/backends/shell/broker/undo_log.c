@@ -23,7 +23,7 @@ struct record {
     uint64_t length;
 };
 
-enum state { UNKNOWN = 0, BORN = 1, HAS_METADATA = 2, HAS_CONTENT = 4 };
+enum state { UNKNOWN = 0, BORN = 1, HAS_METADATA = 2, HAS_CONTENT = 4, COPY = 8 };
 struct known {
     uint64_t device, inode;
     unsigned state, used;
@@ -119,6 +119,7 @@ static struct known *find_known(const struct stat *st) {
 }
 
 int is_born(const struct stat *st) { return find_known(st)->state & BORN; }
+int is_copy(const struct stat *st) { return find_known(st)->state & COPY; } /* one of ours, which nobody may change */
 void mark_born(const struct stat *st) { find_known(st)->state = BORN; }
 
 /* The number of an inode that is gone may be used again, by anybody. */
@@ -168,6 +169,7 @@ static int save(const struct object *object, const char *copy, unsigned state) {
 }
 
 int save_metadata(const struct object *object) {
+    if (is_copy(&object->st)) return -EACCES;
     return find_known(&object->st)->state ? 0 : save(object, "", HAS_METADATA);
 }
 
@@ -197,17 +199,23 @@ static int copy_content(int from, int to, int64_t size) {
 }
 
 int save_content(const struct object *object) {
-    struct known *known = find_known(&object->st);
+    unsigned state = find_known(&object->st)->state;
     char name[24], path[2 * MAX_PATH], self[64];
-    if (known->state & BORN || object->root->own_only) return 0;
-    if (known->state & HAS_CONTENT)
+    if (state & COPY) return -EACCES;
+    if (state & BORN || object->root->own_only) return 0;
+    if (state & HAS_CONTENT)
         return object->st.st_nlink > 1 ? log_record(TOUCH, &object->st, object->path, "") : 0;
+    struct stat copy;
     snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
     int failed, from = open(self, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     next_store_name(object->root, name, path);
     int to = from < 0 ? -1 : openat(object->root->store, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) failed = -errno;
-    else failed = copy_content(from, to, object->st.st_size);
+    else if (fstat(to, &copy)) failed = -errno;
+    else {
+        find_known(&copy)->state = COPY;
+        failed = copy_content(from, to, object->st.st_size);
+    }
     if (to >= 0) close(to);
     if (from >= 0) close(from);
     if (failed) {
