@@ -1,4 +1,4 @@
-"""Compiles the shell's two C files, which the wheel contains next to the source.
+"""Compiles the shell's C files, which the wheel contains next to the source.
 
 HANDHOLD_PLATFORM names a platform in PLATFORMS to compile for with zig, or `any` for a wheel without binaries; `just
 build` builds them all. If it is not set, the system's compiler builds for this machine. Without a compiler the wheel is
@@ -22,9 +22,11 @@ SHELL = Path("src/handhold/backends/shell")
 BUILT = "_built"
 # The launcher has no C library, so the compiler must not insert calls to one.
 ALONE = "-static -nostdlib -ffreestanding -fno-builtin -fno-stack-protector -fno-pie -no-pie"
+# The broker has its C library inside: it must start in any container.
 SOURCES = {
     "inside": ("inside.c", ALONE),
     "rename.so": ("rename.c", "-shared -fPIC"),
+    "broker": ("broker/*.c", "-static -std=gnu11"),
 }
 FLAGS = "-Os -s -Wall -Wextra -fno-asynchronous-unwind-tables"
 MACHINES = ("x86_64", "aarch64")
@@ -66,7 +68,10 @@ class CustomBuildHook(BuildHookInterface[Any]):
     def compiled(self, name: str, compiler: list[str], folder: Path) -> Path | None:
         source, flags = SOURCES[name]
         path = folder / name
-        given = [*FLAGS.split(), *flags.split(), "-o", str(path), str(Path(self.root) / SHELL / source)]
+        files = sorted(map(str, (Path(self.root) / SHELL).glob(source)))
+        if "linux-gnu" in " ".join(compiler) and name == "broker":  # the other library can be linked statically
+            compiler = [word.replace(LIBRARIES["manylinux_2_17"], LIBRARIES["musllinux_1_2"]) for word in compiler]
+        given = [*FLAGS.split(), *flags.split(), "-o", str(path), *files]
         done = subprocess.run([*compiler, *given], capture_output=True, text=True, check=False)
         if done.returncode and wanted():
             raise RuntimeError(f"{source} does not compile for {wanted()}: {done.stderr.strip()}")

@@ -34,6 +34,8 @@ EXCEPTIONS = {
     "backends/shell/syscall_handler.py": "what a command that works on the workspace itself may do, done for it",
     "backends/shell/layer_extraction.py": "a command's own layer, and its slots",
     "backends/shell/overlay_xattrs.py": "a command's own layer",
+    "backends/shell/brokered_run.py": "a command's own folder in the staging area",
+    "backends/shell/brokered_launch.py": "git settings for commands, in the state folder",
     "backends/snapshots/capture.py": "slots of the staging area",
     "backends/snapshots/clone.py": "a copy in the baseline, or in a slot",
     "backends/snapshots/copies.py": "the copies of a baseline, in a folder of their own",

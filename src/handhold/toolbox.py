@@ -98,8 +98,9 @@ class Toolbox:
         approver: a function, sync or async, that is given a Question and returns True, False, a Consent or None.
         matching: how far an edit may deviate from the quoted text: "exact", "safe" or "bold"; by default the dialect's.
         hints: whether replies add nearest lines, changes and next offsets; by default as the dialect does.
-        shell: "contained" runs commands in a sandbox, "external" relies on the container around Handhold, "unconfined"
-            on nothing.
+        shell: "contained" runs commands in a sandbox, or has the broker hold them where there are no namespaces;
+            "brokered" always has the broker hold them; "external" relies on the container around Handhold,
+            "unconfined" on nothing.
         network: whether commands may use the network, or the hosts that they may reach.
         secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them.
         hidden: more folders and files that commands do not see.

@@ -56,19 +56,31 @@ def test_a_root_on_which_no_overlay_can_be_mounted_is_named(tmp_path: Path):
 
 
 def test_where_commands_cannot_be_contained_it_ends_with_status_one(tmp_path: Path):
-    """A machine without bubblewrap."""
+    """A machine without bubblewrap and without the broker."""
+    done = diagnose_without_bubblewrap(tmp_path, "module.find_broker = lambda: ('', 'it was not built')\n")
+    assert done.returncode == 1, done
+    assert "cannot be sandboxed" in done.stdout
+    assert "handhold[shell]" in done.stdout
+
+
+def test_where_there_is_no_namespace_it_says_that_the_broker_holds_commands(tmp_path: Path):
+    done = diagnose_without_bubblewrap(tmp_path, "", "--json")
+    told = json.loads(done.stdout)
+    assert (told["contained"], told["held_by"], told["undo"]) == (True, "broker", "all")
+    assert any("/tmp" in reason for reason in told["why_not"])
+    assert done.returncode == 0
+
+
+def diagnose_without_bubblewrap(folder: Path, change: str, *flags: str) -> "subprocess.CompletedProcess[str]":
     program = (
         "import handhold.backends.shell.sandbox_support, sys\n"
         "module = sys.modules['handhold.backends.shell.sandbox_support']\n"
         "module.find_candidates = lambda: iter(())\n"
+        f"{change}"
         "from handhold.cli import main; main()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, "doctor"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 1, done
-    assert "cannot be sandboxed" in done.stdout
-    assert "handhold[shell]" in done.stdout
+    argv = [sys.executable, "-c", program, "doctor", *flags]
+    return subprocess.run(argv, cwd=folder, capture_output=True, text=True, check=False, timeout=50)
 
 
 @contained

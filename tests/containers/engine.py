@@ -157,6 +157,27 @@ class Engine:
         finally:
             self.docker("rm", "--force", container)
 
+    def run_default(
+        self,
+        image: str,
+        argv: list[str],
+        files: Mapping[str, bytes | Path],
+        *,
+        user: str,
+        tmpfs: tuple[str, ...],
+        seconds: float,
+    ) -> bytes:
+        """Standard output of `argv` in a container with Docker's default profile and capabilities, but no network."""
+        limits = ["--network", "none", "--pids-limit", "256", "--memory", "2g", "--user", user]
+        for folder in tmpfs:
+            limits += ["--tmpfs", f"{folder}:exec,mode=1777,size=512m"]
+        container = self.docker("create", "--init", *limits, image, *argv).decode().strip()
+        try:
+            self.docker("cp", "-", f"{container}:/", stdin=archive_of(files))
+            return self.docker("start", "--attach", container, seconds=seconds)
+        finally:
+            self.docker("rm", "--force", container)
+
     @contextmanager
     def running_container(
         self, image: str, files: Mapping[str, bytes | Path], *, tmpfs: tuple[str, ...]

@@ -71,7 +71,7 @@ def test_f4_the_wheel_of_a_platform_is_the_source_and_binaries_for_it(
     held = contents(wheel)
     binaries = {name.removeprefix(f"{BUILT}/"): held.pop(name) for name in list(held) if name.startswith(BUILT)}
     assert held == source()
-    assert set(binaries) == {"inside", "rename.so"}
+    assert set(binaries) == {"broker", "inside", "rename.so"}
     for name, content in binaries.items():
         (tmp_path / name).write_bytes(content)
         with (tmp_path / name).open("rb") as opened:
@@ -106,7 +106,7 @@ def test_with_the_systems_compiler_the_wheel_is_for_this_machine(wheel: Path):
     if shutil.which("cc") is None:
         pytest.skip("no compiler")
     assert wheel.name.endswith(f"-py3-none-linux_{os.uname().machine}.whl")
-    assert {f"{BUILT}/inside", f"{BUILT}/rename.so"} == contents(wheel).keys() - source().keys()
+    assert {f"{BUILT}/{name}" for name in ("broker", "inside", "rename.so")} == contents(wheel).keys() - source().keys()
 
 
 def test_the_extra_all_brings_every_other():

@@ -47,6 +47,9 @@ CHECKS = {
     "command": CheckInfo("a trial command starts, with hidden and masked paths in place"),
     "system-call filter": CheckInfo("blocks system calls that builds and tests do not need"),
     "overlay": CheckInfo("changes are reviewed before they are applied, and can be undone", INSTALL_SHELL),
+    "broker": CheckInfo(
+        "holds commands without namespaces: changes are reviewed before they count, and can be undone", INSTALL_COMPILER
+    ),
     "Landlock": CheckInfo("a second limit on what a command can write", "a Linux kernel of 5.19 or later"),
     "launcher": CheckInfo("sets up Landlock and resource limits inside the sandbox", INSTALL_COMPILER),
     "rename shim": CheckInfo("a command can rename folders that already exist", INSTALL_COMPILER),
@@ -75,6 +78,7 @@ class FindingJSON(TypedDict):
 
 class DoctorJSON(TypedDict):
     contained: bool
+    held_by: str
     undo: str
     findings: list[FindingJSON]
     install: list[str]
@@ -130,7 +134,8 @@ def doctor(
     support = detect_sandbox_support()
     findings = list(run_checks(support, str(root.resolve())))
     undo = classify_undo(support, findings)
-    contained = support.bubblewrap is not None and all(each.holds for each in findings if each.what == "command")
+    held_by = name_holder(support, undo)
+    contained = bool(held_by) and all(each.holds for each in findings if each.what == "command")
     warnings = find_warnings((str(root),))
     tried = dict(delete_leftovers(str(root.resolve()))) if remove_leftovers else {}
     leftovers = find_leftovers(str(root.resolve()))
@@ -138,10 +143,11 @@ def doctor(
         options.print_json(
             DoctorJSON(
                 contained=contained,
+                held_by=held_by,
                 undo=undo,
                 findings=[FindingJSON(**each._asdict(), means=CHECKS[each.what].purpose) for each in findings],
                 install=list(list_installs(findings)),
-                why_not=support.why_not,
+                why_not=explain_holder(support),
                 remedy=support.remedy,
                 warnings=warnings,
                 leftovers=leftovers,
@@ -165,8 +171,16 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
     from handhold.backends.shell.limits import find_delegated_cgroup
 
     found = support.bubblewrap
+    if support.broker:
+        yield CheckResult("broker", holds=True, detail="a trial command ran", path=support.broker)
+    elif found is None or not found.overlay:
+        yield CheckResult("broker", holds=False, detail="not built, or not working")
     if found is None:
-        yield CheckResult("bubblewrap", holds=False, detail="not found, or not working")
+        detail = "not found, or not working"
+        yield CheckResult("bubblewrap", holds=None if support.broker else False, detail=detail)
+    elif support.broker:
+        detail = f"{found.version}, from the {found.source}; without overlays"
+        yield CheckResult("bubblewrap", holds=None, detail=detail, path=found.path)
     else:
         yield CheckResult("bubblewrap", holds=True, detail=f"{found.version}, from the {found.source}", path=found.path)
         yield from check_inside(found.path)
@@ -271,7 +285,24 @@ def check_search_confinement(root: str) -> CheckResult:
     return CheckResult("confined search", not why_not, why_not or "by Landlock")
 
 
+def name_holder(support: "SandboxSupport", undo: str) -> str:
+    """What holds commands here: "overlay", "broker" or "sandbox"; empty if nothing does."""
+    if support.broker:
+        return "broker"
+    if support.bubblewrap is None:
+        return ""
+    return "overlay" if undo == "all" else "sandbox"
+
+
+def explain_holder(support: "SandboxSupport") -> Sequence[str]:
+    from handhold.backends.shell.brokered_launch import explain_broker
+
+    return explain_broker(support) if support.broker else support.why_not
+
+
 def classify_undo(support: "SandboxSupport", findings: list[CheckResult]) -> str:
+    if support.broker:
+        return "all"
     has_overlay = any(finding.what == "overlay" and finding.holds for finding in findings)
     return "all" if support.bubblewrap and support.bubblewrap.overlay and has_overlay else "file tools only"
 
@@ -282,6 +313,8 @@ def classify_undo(support: "SandboxSupport", findings: list[CheckResult]) -> str
 def format_verdict(support: "SandboxSupport", findings: Sequence[CheckResult], undo: str) -> Iterator[str]:
     if any(each.what == "command" and not each.holds for each in findings):
         text, colour = "Commands cannot run here: the sandbox does not start.", "red"
+    elif support.broker:
+        text, colour = "Commands are held by the broker, without namespaces, and their changes can be undone.", "green"
     elif support.bubblewrap is None:
         text = "Commands cannot be sandboxed here. They are refused unless you choose another --shell."
         colour = "red"
@@ -291,7 +324,7 @@ def format_verdict(support: "SandboxSupport", findings: Sequence[CheckResult], u
         text = "Commands run in a sandbox but write to your files directly: only changes of file tools can be undone."
         colour = "yellow"
     yield colour_text(text, colour)
-    if support.bubblewrap and not support.has_landlock:
+    if support.bubblewrap and not support.broker and not support.has_landlock:
         yield "Without Landlock, only the sandbox's mounts limit what commands can write."
 
 
@@ -318,17 +351,17 @@ def format_findings(findings: Sequence[CheckResult]) -> Iterator[str]:
 def list_installs(findings: Sequence[CheckResult]) -> Iterator[str]:
     """What to install, without duplicates, in the order of the checks."""
     has_overlays = any(each.what == "overlay" and each.detail.startswith(MOUNT_FAILURE) for each in findings)
-    missing = (
-        CHECKS[each.what].install for each in findings if not (each.holds or (each.what == "overlay" and has_overlays))
-    )
+    has_broker = any(each.what == "broker" and each.holds for each in findings)
+    helpless = {"overlay": has_overlays, "bubblewrap": has_broker}  # installing it would not help here
+    missing = (CHECKS[each.what].install for each in findings if not (each.holds or helpless.get(each.what)))
     yield from dict.fromkeys(each for each in missing if each)
 
 
 def format_reasons(support: "SandboxSupport") -> Iterator[str]:
-    if support.why_not:
+    if reasons := explain_holder(support):
         yield ""
         yield colour_text("Reasons", "bold")
-        yield from (f"  {escape_invisible(reason)}" for reason in support.why_not)
+        yield from (f"  {escape_invisible(reason)}" for reason in reasons)
     if support.remedy:
         yield ""
         yield colour_text("How to allow it", "bold")

@@ -180,10 +180,11 @@ def has_sandbox() -> bool:
 
 
 def has_overlay() -> bool:
+    """Whether the changes of a command are reviewed before they count."""
     from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
-    bubblewrap = detect_sandbox_support().bubblewrap
-    return bubblewrap is not None and bubblewrap.overlay
+    support = detect_sandbox_support()
+    return bool(support.broker) or (support.bubblewrap is not None and support.bubblewrap.overlay)
 
 
 def find_rule(decision: Decision, policy: "RulePolicy") -> "Rule | None":

@@ -13,7 +13,8 @@ MODES: tuple[Mode, ...] = get_args(Mode)
 Secrets = Literal["usable", "strict"]
 SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 
-Confinement = Literal["contained", "external", "unconfined"]  # by Handhold, by the environment around it, not at all
+# By Handhold, by its broker even if an overlay is possible, by the environment around it, not at all.
+Confinement = Literal["contained", "brokered", "external", "unconfined"]
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
 Matching = Literal["exact", "safe", "bold"]  # how far an edit may deviate from an exact match

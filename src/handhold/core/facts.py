@@ -255,7 +255,7 @@ UndoScope = Literal["all", "file tools only"]  # which of a command's changes ca
 class SandboxStatus:
     """What confines a command on this machine, and what does not."""
 
-    by: str  # "bubblewrap 0.11.0", "external", "nothing"
+    by: str  # "bubblewrap 0.11.0", "broker", "external", "nothing"
     shadow: bool  # its changes go to a layer of their own
     network: bool  # whether it can reach the network
     named_hosts: bool = field(default=False, kw_only=True)  # only the hosts that were named

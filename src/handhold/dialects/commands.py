@@ -17,6 +17,7 @@ MAX_LISTED_PATHS = 30  # named in a reply; `reply.data` has a hundred
 MAX_PATH_CHARS = 120  # longer than most absolute paths, which a model copies
 MAX_LISTED_CONFLICTS = 5
 MAX_LISTED_HIDDEN = 5
+BROKER = "broker"  # in SandboxStatus.by
 MAX_NOTE_CHARS = 500  # characters of a note
 VERBS: tuple[ChangeVerb, ...] = ("created", "changed", "moved", "deleted")
 INFINITIVES: dict[ChangeVerb, str] = {"created": "create", "changed": "change", "moved": "move", "deleted": "delete"}
@@ -75,6 +76,8 @@ def _format_notes(result: RunResult) -> Iterator[str]:
     yield from _format_hidden_paths(result.sandbox)
     if result.undo_scope != "all":
         yield f"[{_explain_no_undo(result.sandbox)}]"
+    elif result.sandbox.by == BROKER:
+        yield f"[The command was held by the broker, without namespaces: {'; '.join(result.sandbox.why_not)}.]"
 
 
 def format_status(result: RunResult) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.shell.overlay import WorkspaceOverlay
-from handhold.backends.shell.sandbox import create_sandbox
+from handhold.backends.shell.sandbox import ShellMode, create_sandbox
 from handhold.core.plans import Effects, FileChange, FolderMtime, StagedContent
 from tests.backends.shell.forked import as_user
 from tests.faults.trees import Kept
@@ -33,6 +33,7 @@ class Desk:
         for folder in (self.ws, self.scratch, self.tmp, self.home):
             folder.mkdir(parents=True, exist_ok=True)
         self.state.chmod(0o700)
+        self.lifelines: list[int] = []  # while these pipes are open, brokers run
         self.kept = Kept()
         self.files = Workspace([self.ws], self.kept, state=self.state)
         shelf = self.files.get_staging_area(self.files.open_roots[0])
@@ -156,9 +157,17 @@ def _content(path: str, mode: int) -> bytes:
 
 def both(test: Callable[[Desk], None]) -> Callable[..., None]:
     """As root and as an unprivileged user."""
+    return _as_both(test, "contained")
 
+
+def both_without_overlay(test: Callable[[Desk], None]) -> Callable[..., None]:
+    """As root and as an unprivileged user, if commands can be brokered."""
+    return _as_both(test, "brokered")
+
+
+def _as_both(test: Callable[[Desk], None], mode: ShellMode) -> Callable[..., None]:
     def wrapped(who: str, place: Path) -> None:
-        if not create_sandbox("contained").status.shadow:
+        if not create_sandbox(mode).status.shadow:
             pytest.skip("no overlay on this machine")
         as_user(who, lambda: test(Desk(place)))
 

@@ -21,7 +21,7 @@ from tests.backends.files.opening import NoContents
 
 CHARS = 20_000
 PATIENCE = 50  # seconds: generous, because the machine may be busy
-MODES = ("contained", "external")
+MODES = ("contained", "brokered", "external")
 
 
 class NamesOnly:

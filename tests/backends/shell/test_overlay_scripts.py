@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from handhold.backends import shell
 from handhold.backends.state import sqlite
+from handhold.core.choices import Confinement
 from handhold.dialects import handhold
 from handhold.toolbox import Toolbox
-from tests.backends.shell.shadows import OLD, Desk, Facts, both, seen
+from tests.backends.shell.shadows import OLD, Desk, Facts, both, both_without_overlay, seen
 from tests.scale import scaled
 
 names = st.sampled_from(["a", "b", "c", "d e", "-x"])
@@ -48,8 +49,11 @@ scripts = st.lists(lines, min_size=1, max_size=12)
 
 LOADED = (handhold, shell, sqlite)  # read now: another user may not be able to read them later
 SCRIPTS = scaled(12, 500)  # for each user
-# In the sandbox root has no more rights than others: it cannot write what it may not write.
-POWERLESS = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"]
+# On an overlay root has no more rights than others: it cannot write what it may not write. Brokered it can.
+POWERS: dict[Confinement, list[str]] = {
+    "contained": ["setpriv", "--bounding-set=-all", "--inh-caps=-all"],
+    "brokered": ["setpriv", "--bounding-set=-all,+chown,+dac_override,+fowner,+fsetid", "--inh-caps=-all"],
+}
 
 
 def lay(top: Path) -> None:
@@ -108,7 +112,7 @@ def _modes(top: Path) -> list[tuple[str, int]]:
     return closed
 
 
-def check(desk: Desk, lines: list[str], session: str) -> None:
+def check(desk: Desk, lines: list[str], session: str, *, shell: Confinement = "contained") -> None:
     plain = desk.place / "plain"
     for top in (desk.ws, plain):
         empty(top)
@@ -116,7 +120,7 @@ def check(desk: Desk, lines: list[str], session: str) -> None:
     since = time.time_ns() - 60_000_000_000
     before = facts(desk.ws, 1 << 62)
     script = "\n".join(lines)
-    powers = POWERLESS if os.geteuid() == 0 else ()
+    powers = POWERS[shell] if os.geteuid() == 0 else ()
     subprocess.run([*powers, "bash", "-c", script], cwd=plain, capture_output=True, check=False, timeout=30)
     expected = facts(plain, since)
     asked: list[object] = []
@@ -125,7 +129,9 @@ def check(desk: Desk, lines: list[str], session: str) -> None:
         asked.append(question)
         return True
 
-    box = Toolbox.open(desk.ws, state=desk.place / "kept", session=session, policy="open", approver=approve)
+    box = Toolbox.open(
+        desk.ws, state=desk.place / "kept", session=session, policy="open", approver=approve, shell=shell
+    )
     try:
         reply = box.call("bash", {"command": script})
         assert reply.status == "success", reply
@@ -143,19 +149,36 @@ def check(desk: Desk, lines: list[str], session: str) -> None:
         box.close()
 
 
+EXAMPLES = (
+    ["rm -rf './a'", "mkdir './a'", "echo 1 >'./a/b'"],
+    ["mkdir './a/d e'", "chmod 000 './a'"],
+    ["chmod 755 './b/a'", "mv './b/a/c' './b/a/d'", "chmod 000 './b/a'"],
+    ["echo 1 >'./a/b/a'", "rm './a/b/c/b'", "chmod 600 './a/b/c' './a/b' './a'"],
+)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @both
 def test_a_script_does_on_a_shadow_what_it_does_without(desk: Desk):
+    check_scripts(desk, "contained")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@both_without_overlay
+def test_a_brokered_script_does_what_it_does_without_a_broker(desk: Desk):
+    check_scripts(desk, "brokered")
+
+
+def check_scripts(desk: Desk, shell: Confinement) -> None:
     sessions = count()
 
     @settings(max_examples=SCRIPTS, database=None, suppress_health_check=[HealthCheck.too_slow])
     @given(scripts)
-    @example(["rm -rf './a'", "mkdir './a'", "echo 1 >'./a/b'"])
-    @example(["mkdir './a/d e'", "chmod 000 './a'"])
-    @example(["chmod 755 './b/a'", "mv './b/a/c' './b/a/d'", "chmod 000 './b/a'"])
-    @example(["echo 1 >'./a/b/a'", "rm './a/b/c/b'", "chmod 600 './a/b/c' './a/b' './a'"])
     def holds(lines: list[str]) -> None:
-        check(desk, lines, f"script {next(sessions)}")
+        check(desk, lines, f"script {next(sessions)}", shell=shell)
 
+    for lines in EXAMPLES:
+        holds = example(lines)(holds)
     holds()

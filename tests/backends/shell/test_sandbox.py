@@ -61,13 +61,17 @@ def test_where_nothing_confines_commands_are_refused_with_the_reasons(monkeypatc
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho bubblewrap 0.12.0; [ $1 = --version ]\n")
     (tmp_path / "bwrap").chmod(0o755)
     monkeypatch.setattr(sandbox_support, "find_candidates", lambda: iter([("system", str(tmp_path / "bwrap"))]))
-    sandbox_support.detect_sandbox_support.cache_clear()
+    monkeypatch.setattr(sandbox_support, "BUILT_FOLDER", str(tmp_path))  # without the broker, too
+    for cached in (sandbox_support.detect_sandbox_support, sandbox_support.find_broker):
+        cached.cache_clear()
     try:
         with pytest.raises(NoShell) as refused:
             create_sandbox("contained")
     finally:
-        sandbox_support.detect_sandbox_support.cache_clear()
+        for cached in (sandbox_support.detect_sandbox_support, sandbox_support.find_broker):
+            cached.cache_clear()
     assert str(tmp_path / "bwrap") in refused.value.because
+    assert "no broker" in refused.value.because
 
 
 @contained

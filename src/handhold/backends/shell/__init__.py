@@ -1,11 +1,9 @@
 """The shell of a workspace: runs commands sandboxed and bounded, on an overlay whose contents become changes."""
 
 import os
-import re
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from pathlib import Path
 from threading import RLock, get_ident
 from time import monotonic
@@ -15,7 +13,8 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.network import NetworkAccess
 from handhold.backends.shell import orphans
-from handhold.backends.shell.cleanup import mark_used, remove_unused
+from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
+from handhold.backends.shell.cleanup import remove_unused
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts
 from handhold.backends.shell.jobs import BackgroundJob, JobTable
@@ -30,9 +29,9 @@ from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
 from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
 from handhold.backends.shell.sandbox_layout import Mount, WriteProtection
 from handhold.backends.shell.sandbox_support import create_memfd, detect_sandbox_support
+from handhold.backends.shell.session_folders import SessionFolders
 from handhold.backends.shell.shell_state import PersistentShellState, StatePersistence, StateTransfer
 from handhold.backends.shell.worktrees import advise_on_worktrees
-from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
@@ -43,33 +42,6 @@ from handhold.logs import warn_once
 BASH = "bash"
 MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 131,071
 OVERLAY_RETRY_SECONDS = 30.0  # after an overlay failed, until the next attempt
-PLAIN_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
-
-
-@dataclass(frozen=True)
-class SessionFolders:
-    """A session's folders in the state: its /tmp, its HOME, and outputs that were too long to show."""
-
-    state: Path
-    session: str
-
-    @property
-    def tmp(self) -> str:
-        name = self.session
-        if not PLAIN_NAME.fullmatch(name):
-            name = sha256(os.fsencode(name)).hexdigest()[:32]
-        folder = self.state / "sessions" / name
-        tmp = ensure_private_folder(folder / "tmp")
-        mark_used(folder)
-        return str(tmp)
-
-    @property
-    def home(self) -> str:
-        return str(ensure_private_folder(self.state / "home"))
-
-    @property
-    def results(self) -> Path:
-        return ensure_private_folder(self.state / "results")
 
 
 @dataclass(frozen=True)
@@ -170,6 +142,8 @@ class SandboxedShell:
         return (root for root in self._roots if root.writable)
 
     def _find_overlay_obstacle(self, root: Root) -> str:
+        if self._sandbox.broker:
+            return find_broker_obstacle(root, self._get_staging_area)
         if self._get_staging_area(root) is None:
             return f"there is no space for its overlay on the file system of {root.real}"
         with translate_os_errors(root.real):
@@ -193,9 +167,8 @@ class SandboxedShell:
             sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
             stack.callback(sink.drop)
             denied_paths = self._guard.masked_paths()
-            running = self._start_command(
-                run, sink, self._build_direct_mounts() if overlay is None else overlay.mounts, denied_paths
-            )
+            mounts = self._prepare_direct_mounts(stack) if overlay is None else overlay.mounts
+            running = self._start_command(run, sink, mounts, denied_paths, keeps_changes=overlay is None)
             stack.callback(running.stack.close)
             try:
                 exit_status = self._wait_for(running.process, run.timeout_seconds)
@@ -232,12 +205,14 @@ class SandboxedShell:
                 result = replace(result, effects=mapped_effects, set_aside=self._make_set_aside(overlay))
             yield result
 
-    def _create_overlay(self, stack: ExitStack) -> WorkspaceOverlay:
-        """Create an overlay; `sandbox` has just reported that it is possible."""
+    def _create_overlay(self, stack: ExitStack) -> WorkspaceOverlay | BrokeredRun:
+        """Create an overlay or prepare the broker; `sandbox` has just reported that it is possible."""
+        scratch = self._results.folder
         try:
-            overlay = WorkspaceOverlay.create(
-                self._roots, self._get_staging_area, scratch=self._results.folder, checked=True
-            )
+            if self._sandbox.broker:
+                overlay = BrokeredRun.create(self._roots, self._get_staging_area, scratch=scratch)
+            else:
+                overlay = WorkspaceOverlay.create(self._roots, self._get_staging_area, scratch=scratch, checked=True)
         except OverlayUnavailable as error:
             self._record_overlay_failure(error.reason)
             raise NoShell(f"no overlay: {error.reason}") from None
@@ -274,8 +249,11 @@ class SandboxedShell:
         denied_paths, redaction = self._guard.masked_paths(), self._guard.redaction()
 
         def begin(sink: OutputSink) -> tuple[CommandProcess, Callable[[], None]]:
-            running = self._start_command(run, sink, self._build_direct_mounts(), denied_paths, with_stdin=True)
-            return running.process, running.stack.close
+            with ExitStack() as stack:
+                mounts = self._prepare_direct_mounts(stack)
+                running = self._start_command(run, sink, mounts, denied_paths, with_stdin=True)
+                stack.callback(running.stack.close)
+                return running.process, stack.pop_all().close
 
         def create_job() -> BackgroundJob:
             with self._use_loopback(create=True):
@@ -329,6 +307,7 @@ class SandboxedShell:
         denied_paths: Sequence[str],
         *,
         with_stdin: bool = False,
+        keeps_changes: bool = True,
     ) -> RunningCommand:
         if not self._bubblewrap and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
@@ -350,7 +329,7 @@ class SandboxedShell:
                 hidden=[*self._list_hidden_paths(), *(find_other_mounts(roots) if denied_paths else ())],
                 masks=build_masks(denied_paths, roots, self._folders.state),
                 limits=self._limits,
-                write_protection=self._build_write_protection(mounts),
+                write_protection=self._build_write_protection(mounts, keeps_changes=keeps_changes),
                 tracing=self._tracing,
                 streams=run.streams,
             )
@@ -365,13 +344,24 @@ class SandboxedShell:
         ours = [str(self._folders.state), *(area.folder for area in staging_areas if area)]
         return list(dict.fromkeys([*ours, *self._hidden_outside]))
 
-    def _build_direct_mounts(self) -> tuple[Mount, ...]:
+    def _prepare_direct_mounts(self, stack: ExitStack) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""
+        if self._sandbox.broker:
+            try:
+                run = BrokeredRun.create(
+                    self._roots, self._get_staging_area, scratch=self._results.folder, keeps_changes=True
+                )
+            except OverlayUnavailable as error:
+                raise NoShell(f"commands cannot be brokered: {error.reason}") from None
+            stack.callback(run.release)
+            return run.mounts
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 
-    def _build_write_protection(self, mounts: Sequence[Mount]) -> WriteProtection | None:
+    def _build_write_protection(self, mounts: Sequence[Mount], *, keeps_changes: bool) -> WriteProtection | None:
         """Raise NoShell if more paths are protected than can be mounted."""
+        if self._sandbox.broker:
+            return WriteProtection(self._guard.is_locked) if keeps_changes else None
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
         paths = self._guard.locked_paths()
@@ -379,7 +369,7 @@ class SandboxedShell:
             raise NoShell(f"{len(paths):,} files and folders must not be changed; at most {MAX_MASKS} can be protected")
         return WriteProtection(self._guard.is_locked, paths)
 
-    def _make_set_aside(self, overlay: WorkspaceOverlay) -> Callable[[FileChange], Conflict]:
+    def _make_set_aside(self, overlay: WorkspaceOverlay | BrokeredRun) -> Callable[[FileChange], Conflict]:
         return lambda change: self._map_kept_path(overlay.set_aside(change))
 
     def _map_kept_path(self, conflict: Conflict) -> Conflict:

@@ -76,7 +76,11 @@ class CommandProcess:
                 status, self._lifeline = os.pipe()
                 child_fds.callback(os.close, status)
                 stack.callback(self._close_lifeline)
-                argv = (sys.executable, "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
+                if launch.broker:  # which is a reaper, too
+                    at = launch.argv.index(launch.broker) + 1
+                    argv = (*launch.argv[:at], "-L", str(status), *launch.argv[at:])
+                else:
+                    argv = (sys.executable, "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
             stdin = subprocess.PIPE if with_stdin else subprocess.DEVNULL
             stdin, stdout, stderr = launch.streams or (stdin, out, out)
             self._popen = subprocess.Popen(

@@ -12,15 +12,17 @@ import os
 import socket
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from handhold.backends.network import NetworkAccess, build_proxy_environment
 from handhold.backends.shell import host_paths, orphans, seccomp_notify
+from handhold.backends.shell.brokered_launch import explain_broker, prepare_brokered_launch
 from handhold.backends.shell.environment import build_environment, build_passwd, choose_inner_home
 from handhold.backends.shell.git_settings import SYSTEM_CONFIG, build_git_settings, read_git_excludes
+from handhold.backends.shell.launch_spec import LaunchSpec, PassedFiles
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, enter_cgroup
 from handhold.backends.shell.loopback import Loopback, open_proxy
 from handhold.backends.shell.package_caches import PackageCaches, find_usable_caches
@@ -30,8 +32,8 @@ from handhold.backends.shell.sandbox_support import (
     Bubblewrap,
     build_base_flags,
     build_sys_flags,
-    create_memfd,
     detect_sandbox_support,
+    find_broker,
     list_overlaid_folders,
 )
 from handhold.backends.shell.seccomp import build_filter
@@ -45,10 +47,7 @@ from handhold.backends.shell.user_namespace import build_id_range_flags
 from handhold.core.errors import NoShell
 from handhold.core.facts import SandboxStatus
 
-if TYPE_CHECKING:
-    from handhold.backends.network.proxy import Proxy
-
-ShellMode = Literal["contained", "external", "unconfined"]
+ShellMode = Literal["contained", "brokered", "external", "unconfined"]
 
 LAUNCHER_PATH, SHIM_PATH, SETTINGS_PATH, EXCLUDES_PATH = (
     f"{host_paths.HANDHOLD_FOLDER}/{name}" for name in ("inside", "rename.so", "gitconfig", "gitignore")
@@ -57,31 +56,12 @@ EMPTY_MAPPING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class LaunchSpec:
-    """What to spawn. The caller closes it when the command has ended.
-
-    `env` is for the spawned process, `command_env` for the command: variables that a command sets can control how a
-    program is loaded, so bubblewrap, which runs outside, gets none of them.
-    """
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    command_env: Mapping[str, str]
-    pass_fds: tuple[int, ...] = ()
-    proxy: "Proxy | None" = None  # if the network is open for named hosts
-    streams: StandardStreams | None = None  # of the spawned process; None: ours, to collect what is printed
-    cleanup: ExitStack = field(default_factory=ExitStack, repr=False, compare=False)
-
-    def close(self) -> None:
-        self.cleanup.close()
-
-
-@dataclass(frozen=True)
 class Sandbox:
-    """Chosen once; `status` says what it confines. Without bubblewrap, confinement is external or absent."""
+    """Chosen once; `status` says what it confines. With neither of the two, confinement is external or absent."""
 
     status: SandboxStatus
     bubblewrap: Bubblewrap | None = None
+    broker: str = ""  # its path
 
     def prepare_launch(
         self,
@@ -115,6 +95,24 @@ class Sandbox:
         with ExitStack() as stack:
             group, remaining_limits = enter_cgroup(limits, stack)
             launcher_flags = [*remaining_limits.to_flags()]
+            if self.broker:
+                launch = prepare_brokered_launch(
+                    self.broker,
+                    command,
+                    mounts=mounts,
+                    tmp=tmp,
+                    home=home,
+                    results=results,
+                    network=network,
+                    env=env,
+                    hidden=hidden,
+                    limit_flags=launcher_flags,
+                    write_protection=write_protection,
+                    tracing=tracing,
+                    stack=stack,
+                )
+                argv = (*group, *launch.argv)
+                return replace(launch, argv=argv, streams=streams, cleanup=stack.pop_all())
             if self.bubblewrap is None:
                 launcher = detect_sandbox_support().launcher
                 limited = (launcher, *launcher_flags, "--") if launcher and launcher_flags else ()
@@ -258,34 +256,6 @@ def list_writable_folders(mounts: Sequence[Mount], home: str, caches: PackageCac
     return (*writable, host_paths.TMP, host_paths.VAR_TMP, home, "/dev", *caches.folders, *caches.paths)
 
 
-class PassedFiles:
-    """Small unnamed files, passed by descriptor."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self.stack = stack
-        self.fds: list[int] = []
-
-    def add_data(self, data: bytes) -> str:
-        return self._add_fd(create_memfd("handhold", data))
-
-    def build_copy_flags(self, path: str, mode: str, place: str = "") -> tuple[str, ...]:
-        """Flags for a copy of a small file, which takes a third of the time of a mount."""
-        fd = self._add_fd(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-        return ("--perms", mode, "--file", fd, place or path)
-
-    def _add_fd(self, fd: int) -> str:
-        self.stack.callback(os.close, fd)
-        self.fds.append(fd)
-        return str(fd)
-
-    def add_arguments(self, flags: Sequence[str]) -> str:
-        """Pass flags in a file, since anybody on the machine can read a command line."""
-        joined = "\0".join((*flags, ""))
-        if joined.count("\0") != len(flags):
-            raise NoShell("a path or a variable contains a NUL")
-        return self.add_data(os.fsencode(joined))
-
-
 def create_sandbox(mode: ShellMode) -> Sandbox:
     """Raise NoShell if commands should be sandboxed and cannot be."""
     if mode == "external":
@@ -299,7 +269,15 @@ def create_sandbox(mode: ShellMode) -> Sandbox:
             SandboxStatus("nothing", shadow=False, network=True, why_not=("commands run unconfined, as configured",))
         )
     support = detect_sandbox_support()
+    if mode == "brokered":
+        broker, why_not = find_broker()
+        if not broker:
+            raise NoShell(f"no broker: {why_not}")
+        support = replace(support, bubblewrap=None, broker=broker, why_not=("commands are brokered, as configured",))
     found = support.bubblewrap
+    if (found is None or not found.overlay) and support.broker:
+        status = SandboxStatus("broker", shadow=True, network=False, why_not=explain_broker(support))
+        return Sandbox(status, broker=support.broker)
     if found is None:
         remedy = "; run `handhold doctor` to see how to allow it" if support.remedy else ""
         raise NoShell("; ".join(support.why_not) + remedy)

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mount:
-    """One root of the workspace, by real path. An overlay's two folders are fresh and on one file system."""
+    """One root of the workspace, by real path. An overlay's two folders are fresh and on one file system.
+
+    For a brokered root, `upper` is the folder for what the command displaces, and `work` is the undo log.
+    """
 
     real: str
-    mode: Literal["overlay", "direct", "read-only"]
+    mode: Literal["overlay", "direct", "brokered", "read-only"]
     upper: str = ""
     work: str = ""
 

@@ -7,16 +7,19 @@ binary mounts no overlay. So each available bubblewrap runs `true` with the flag
 import os
 import platform
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 from handhold.backends.landlock import MIN_ABI_VERSION as LANDLOCK_USABLE
 from handhold.backends.landlock import landlock_abi_version
 from handhold.backends.mounts import list_mounts
 from handhold.backends.shell import host_paths, seccomp
+from handhold.backends.shell.broker_filter import build_broker_filter
 from handhold.backends.shell.environment import SYSTEM_PATH
 from handhold.backends.shell.namespace_diagnosis import find_cause
 from handhold.logs import log_swallowed
@@ -53,6 +56,7 @@ class SandboxSupport:
     shim: str
     why_not: tuple[str, ...]
     remedy: str = ""  # for the machine's owner, if no bubblewrap works
+    broker: str = ""  # its path, if there is no overlay and it works
 
     @property
     def has_landlock(self) -> bool:
@@ -84,7 +88,36 @@ def detect_sandbox_support() -> SandboxSupport:
         why_not += (f"no Landlock and no limits: {no_launcher}",)
     if no_shim:
         why_not += (f"renaming an existing folder fails in programs that do not fall back to copying: {no_shim}",)
-    return SandboxSupport(found, bool(seccomp.build_filter()), landlock, launcher, shim, why_not, remedy)
+    broker = ""
+    if found is None or not found.overlay:
+        broker, no_broker = find_broker()
+        why_not += (f"no broker: {no_broker}",) if no_broker else ()
+    return SandboxSupport(found, bool(seccomp.build_filter()), landlock, launcher, shim, why_not, remedy, broker)
+
+
+@cache
+def find_broker() -> tuple[str, str]:
+    """The broker, if a command that writes a file works with it; otherwise why it does not."""
+    path = os.path.join(BUILT_FOLDER, "broker")
+    if not os.path.exists(path):
+        return "", "it was not built, because no C compiler was found"
+    filters = [create_memfd("filter", data) for data in (seccomp.build_filter(), build_broker_filter())]
+    lifeline, other_end = os.pipe()
+    try:
+        with TemporaryDirectory() as folder:
+            root, store = os.path.join(folder, "root"), os.path.join(folder, "store")
+            os.mkdir(root)
+            os.mkdir(store)
+            flags = ["-L", str(lifeline), "-l", os.path.join(folder, "log"), "-R", root, store, "-r", "/"]
+            flags += [flag for fd in filters for flag in ("-f", str(fd))]
+            script = f"echo tried > {shlex.quote(root)}/file"
+            done = _run([path, *flags, "--", "sh", "-c", script], (*filters, lifeline))
+            if done is None or done.returncode or not os.path.exists(os.path.join(root, "file")):
+                return "", _describe_failure(done)
+    finally:
+        for fd in (*filters, lifeline, other_end):
+            os.close(fd)
+    return path, ""
 
 
 def find_newest_bubblewrap() -> str:

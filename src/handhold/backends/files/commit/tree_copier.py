@@ -108,7 +108,7 @@ class TreeCopier:
         try:
             target = os.open(to, CREATE_FLAGS, 0o600, dir_fd=into)
             try:
-                _copy_data(source, target, status.st_size)
+                copy_data(source, target, status.st_size)
                 _copy_metadata_and_times(source, target, status)
             finally:
                 os.close(target)
@@ -124,7 +124,7 @@ def _close_directory(folder: _DirectoryCopy) -> None:
     os.close(folder.target)
 
 
-def _copy_data(source: int, target: int, size: int) -> None:
+def copy_data(source: int, target: int, size: int) -> None:
     """Copy the content: by sharing blocks if the file system can, and preserving holes."""
     with suppress_and_log(OSError):
         fcntl.ioctl(target, FICLONE, source)

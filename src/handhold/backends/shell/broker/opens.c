@@ -1,0 +1,156 @@
+/* Opening for writing: the broker opens the file and hands the descriptor over. */
+
+#include "broker.h"
+#include <signal.h>
+#include <sys/prctl.h>
+
+#define PASSED_FLAGS (O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC | O_DIRECT | O_NOATIME | O_LARGEFILE | O_ASYNC | O_NOCTTY)
+#define MAX_DANGLING_LINKS 8
+
+/* Give a file without the O_NONBLOCK that kept a lease from stopping the broker. Closes it. */
+static int give_file(const struct call *call, int fd, int flags) {
+    if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    return give_descriptor(call, fd, flags & O_CLOEXEC);
+}
+
+static int open_object(const struct object *object, int flags) {
+    char self[64];
+    snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
+    int fd = open(self, flags | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+/* The caller's permission is checked by opening before anything is saved or truncated. */
+static int open_regular(const struct call *call, const struct object *object, int flags) {
+    int reads_only = (flags & O_ACCMODE) == O_RDONLY, truncates = flags & O_TRUNC;
+    int given = (flags & PASSED_FLAGS) | O_NONBLOCK;
+    if (!reads_only || truncates) {
+        int failed = check_root(object->root);
+        if (!failed && !object->root->own_only) failed = check_policy(object->path, "", 0);
+        if (failed) return failed;
+    }
+    int fd = open_object(object, reads_only && truncates ? O_WRONLY | O_NONBLOCK : given);
+    if (fd < 0) return fd;
+    int failed = 0;
+    if (!reads_only || truncates) failed = save_content(object);
+    if (!failed && truncates && ftruncate(fd, 0)) failed = -errno;
+    if (!failed && reads_only && truncates) {
+        close(fd);
+        fd = open_object(object, given);
+        if (fd < 0) return fd;
+    }
+    if (failed) return close(fd), failed;
+    return give_file(call, fd, flags);
+}
+
+/* It waits for the other side, so another process does. */
+static int open_pipe(const struct call *call, const struct object *object, int flags) {
+    int failed = check_root(object->root);
+    if (failed) return failed;
+    int given = flags & (PASSED_FLAGS | O_NONBLOCK);
+    if (flags & O_NONBLOCK || (flags & O_ACCMODE) == O_RDWR) {
+        int fd = open_object(object, given);
+        return fd < 0 ? fd : give_descriptor(call, fd, flags & O_CLOEXEC);
+    }
+    pid_t child = fork();
+    if (child < 0) return -errno;
+    if (child) return ANSWERED;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int fd = open_object(object, given);
+    if (fd < 0) answer(call, 0, fd, 0);
+    else if ((failed = give_descriptor(call, fd, flags & O_CLOEXEC)) < 0) answer(call, 0, failed, 0);
+    _exit(0);
+}
+
+static int open_existing(const struct call *call, const struct object *object, int flags) {
+    if (!object->root) return CONTINUE;
+    if (!is_waiting(call)) return -EINTR;
+    int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
+    if (object->root->own_only && writes && !is_ours(object->fd, "", &object->st)) return -EACCES;
+    if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return -EEXIST;
+    if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
+    switch (object->st.st_mode & S_IFMT) {
+    case S_IFREG: return open_regular(call, object, flags);
+    case S_IFIFO: return open_pipe(call, object, flags);
+    case S_IFDIR: return -EISDIR;
+    case S_IFLNK: return -ELOOP;
+    case S_IFSOCK: return -ENXIO;
+    default: return -EACCES;
+    }
+}
+
+/* Returns -EEXIST if something is there by now, also a link that leads nowhere. */
+static int create_file(const struct call *call, const struct entry *entry, int flags, mode_t mode) {
+    if (entry->has_slash) return -EISDIR;
+    if (flags & O_DIRECTORY) return -EINVAL;
+    int failed = check_root(entry->root);
+    if (failed) return failed;
+    if (!is_waiting(call)) return -EINTR;
+    size_t before = log_position();
+    failed = begin_create(entry, 0);
+    if (failed) return failed;
+    umask(read_umask(call));
+    int given = (flags & (PASSED_FLAGS | O_NONBLOCK)) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(entry->dir, entry->name, given, mode & 01777);
+    failed = fd < 0 ? -errno : 0;
+    if (failed) log_cancel(before);
+    failed = end_create(entry, failed);
+    return failed ? failed : give_descriptor(call, fd, flags & O_CLOEXEC);
+}
+
+int open_file(const struct call *call, int folder, uint64_t address, int flags, mode_t mode) {
+    struct object object;
+    struct entry entry;
+    char path[MAX_PATH], target[MAX_PATH];
+    if (flags & O_PATH) return CONTINUE; /* nothing can be changed through it */
+    int failed = read_path(call, address, path);
+    if (failed) return failed;
+    for (int links = 0; links < MAX_DANGLING_LINKS; links++) {
+        failed = resolve_object(call, folder, path, flags & (O_NOFOLLOW | O_EXCL) ? AT_SYMLINK_NOFOLLOW : 0, &object);
+        if (!failed) {
+            if ((flags & O_TMPFILE) == O_TMPFILE) failed = object.root ? -EOPNOTSUPP : CONTINUE;
+            else failed = open_existing(call, &object, flags);
+            close(object.fd);
+            return failed;
+        }
+        if (failed != -ENOENT || !(flags & O_CREAT)) return failed == -ELOOP ? CONTINUE : failed;
+        failed = resolve_entry(call, folder, path, &entry);
+        if (failed) return failed == -ELOOP ? CONTINUE : failed;
+        failed = entry.root ? create_file(call, &entry, flags, mode) : CONTINUE;
+        ssize_t size = -1;
+        if (failed == -EEXIST && !(flags & (O_EXCL | O_NOFOLLOW)))
+            size = readlinkat(entry.dir, entry.name, target, sizeof target - 1);
+        close(entry.dir);
+        if (failed != -EEXIST || flags & O_EXCL) return failed;
+        if (size < 0) continue; /* somebody else created it just now */
+        target[size] = 0;
+        if (*target == '/') memcpy(path, target, (size_t)size + 1);
+        else {
+            *strrchr(entry.path, '/') = 0;
+            if (snprintf(path, sizeof path, "%s/%s", entry.path, target) >= (int)sizeof path) return -ENAMETOOLONG;
+        }
+    }
+    return -ELOOP;
+}
+
+int truncate_file(const struct call *call, uint64_t address, int64_t size) {
+    struct object object;
+    char path[MAX_PATH];
+    int failed = read_path(call, address, path);
+    if (!failed) failed = resolve_object(call, AT_FDCWD, path, 0, &object);
+    if (failed) return failed == -ELOOP ? CONTINUE : failed;
+    if (!object.root) failed = CONTINUE;
+    else if (!is_waiting(call)) failed = -EINTR;
+    else if (!S_ISREG(object.st.st_mode)) failed = S_ISDIR(object.st.st_mode) ? -EISDIR : -EINVAL;
+    else failed = check_root(object.root);
+    if (!failed && object.root->own_only) failed = is_ours(object.fd, "", &object.st) ? 0 : -EACCES;
+    else if (!failed) failed = check_policy(object.path, "", 0);
+    if (!failed) {
+        int fd = open_object(&object, O_WRONLY | O_NONBLOCK);
+        failed = fd < 0 ? fd : save_content(&object);
+        if (!failed && ftruncate(fd, size)) failed = -errno;
+        if (fd >= 0) close(fd);
+    }
+    close(object.fd);
+    return failed;
+}

@@ -1,0 +1,239 @@
+"""A command that the broker holds: it changes the workspace itself, and is rolled back before its changes count.
+
+Implements what `WorkspaceOverlay` does where there is no overlay. Each writable root gets a folder in its staging area
+for what the command displaces. Only one brokered command works on a root at a time, since the next would see what is
+about to be rolled back.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from handhold.backends.files.commit.recovery import roll_back
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.files.roots import Root
+from handhold.backends.files.staging_area import UNDO_LOG, StagingArea, remove_tree
+from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
+from handhold.backends.shell.brokered_changes import BrokeredChanges
+from handhold.backends.shell.layer_extraction import LayerExtractor
+from handhold.backends.shell.overlay import OverlayUnavailable
+from handhold.backends.shell.preflight import find_mount_below
+from handhold.backends.shell.sandbox_layout import Mount
+from handhold.core.errors import NoShell, SystemFailure
+from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
+
+TURN_TIMEOUT_SECONDS = 600.0  # for another brokered command on the same root to end
+TURN_POLL_SECONDS = 0.01
+KEPT_LOG = "kept.log"  # instead of the undo log, for a command whose changes stay
+
+
+@dataclass(frozen=True)
+class BrokeredRoot:
+    """A writable root, and the folder of this command in its staging area."""
+
+    root: Root
+    staging_area: StagingArea
+    command: str
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.staging_area.path(self.command))
+
+
+class BrokeredRun:
+    """The roots of one brokered command. Its creator must discard it, or release it if its changes stay."""
+
+    def __init__(
+        self,
+        roots: Sequence[BrokeredRoot],
+        others: Sequence[Root],
+        scratch: Path,
+        turns: ExitStack,
+        log_name: str = UNDO_LOG,
+    ) -> None:
+        self._roots = roots
+        self._scratch = scratch
+        self._turns = turns
+        self._log = roots[0].folder / log_name if roots else None
+        log = str(self._log or "")
+        mounts = [Mount(each.root.real, "brokered", str(each.folder / SAVED_FOLDER), log) for each in roots]
+        mounts += [Mount(root.real, "read-only") for root in others]
+        self.mounts = tuple(sorted(mounts, key=lambda mount: mount.real))
+
+    @classmethod
+    def create(
+        cls,
+        roots: Sequence[Root],
+        get_staging_area: Callable[[Root], StagingArea | None],
+        *,
+        scratch: Path,
+        keeps_changes: bool = False,
+    ) -> "BrokeredRun":
+        """Prepare all writable roots, or raise OverlayUnavailable.
+
+        With `keeps_changes`, nothing is rolled back, not even after a kill. Otherwise waits for the commands that are.
+        """
+        by_path = {root.real: root for root in roots}
+        writable = [root for root in by_path.values() if root.writable]
+        others = [root for root in by_path.values() if not root.writable]
+        with ExitStack() as turns:
+            prepared: list[BrokeredRoot] = []
+            try:
+                for root in sorted(
+                    writable, key=lambda each: each.real
+                ):  # in one order, so that nobody waits in a ring
+                    if reason := find_broker_obstacle(root, get_staging_area):
+                        raise OverlayUnavailable(reason)
+                    area = get_staging_area(root)
+                    assert area is not None
+                    if not keeps_changes:
+                        _wait_for_turn(root, area, turns)
+                    prepared.append(_prepare_root(root, area, () if keeps_changes else prepared))
+            except BaseException:
+                for each in prepared:
+                    each.staging_area.drop(each.command)
+                raise
+            return cls(prepared, others, scratch, turns.pop_all(), KEPT_LOG if keeps_changes else UNDO_LOG)
+
+    def collect_effects(
+        self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
+    ) -> Effects:
+        """Roll the workspace back. What the command left is then in slots, and its effects are as on an overlay."""
+        if self._log is None:
+            return Effects()
+        with ExitStack() as stack, translate_os_errors(str(self._log)):
+            records = self._read_log()
+            if all(record.kind != "started" for record in records):
+                raise NoShell("the broker did not start the command")
+            collected: list[BrokeredChanges] = []
+            for each in self._roots:
+                folder = each.staging_area.open_folder(each.command)
+                stack.callback(os.close, folder)
+                extractor = LayerExtractor(folder, each.command, self._scratch / "conflicts")
+                changes = BrokeredChanges(
+                    each.root.real,
+                    records,
+                    extractor,
+                    folder,
+                    is_protected=is_protected,
+                    is_withheld=is_withheld,
+                )
+                changes.extract()
+                collected.append(changes)
+            conflicts = self._roll_back()
+            for changes in collected:
+                changes.conclude(conflicts)
+        return Effects(
+            tuple(sorted((change for each in collected for change in each.files), key=lambda change: change.path)),
+            tuple(sorted((clash for each in collected for clash in each.conflicts), key=lambda clash: clash.path)),
+            tuple(sorted({path for each in collected for path in each.protected})),
+            tuple(sorted({path for each in collected for path in each.privileged})),
+            (*(note for each in collected for note in each.notes), *_explain_refusals(records)),
+            tuple(time for each in collected for time in each.times),
+        )
+
+    def _read_log(self) -> list[UndoRecord]:
+        assert self._log is not None
+        try:
+            return read_undo_log(self._log)
+        except FileNotFoundError:
+            return []
+
+    def _roll_back(self) -> list[str]:
+        """Restore the workspace, remove the log, and let the next command have its turn."""
+        conflicts: list[str] = []
+        with self._turns:
+            if self._log is None or not self._log.exists():
+                return conflicts
+            conflicts = roll_back(self._log)
+            for each in self._roots:
+                (each.folder / UNDO_LOG).unlink(missing_ok=True)
+                folder = each.staging_area.open_folder(each.command)
+                try:
+                    for name in (SAVED_FOLDER, REMOVED_FOLDER):
+                        with suppress(FileNotFoundError):
+                            remove_tree(name, folder)
+                finally:
+                    os.close(folder)
+        return conflicts
+
+    def set_aside(self, change: FileChange) -> Conflict:
+        """Keep the command's version of a conflicting change where it can be read, outside its slot."""
+        if not isinstance(change.after, StagedContent):
+            return Conflict(change.path, "mode" if change.after else "deleted")
+        command, slot = change.after.slot.split("/")
+        prepared = next(each for each in self._roots if each.command == command)
+        with translate_os_errors(change.path):
+            folder = prepared.staging_area.open_folder(command)
+            try:
+                extractor = LayerExtractor(folder, command, self._scratch / "conflicts")
+                kept = extractor.move_aside(folder, slot, os.path.basename(change.path))
+                return Conflict(change.path, "changed", kept)
+            finally:
+                os.close(folder)
+
+    def release(self) -> None:
+        """The changes stay; only what was needed to undo them is discarded."""
+        for each in self._roots:
+            each.staging_area.drop(each.command)
+
+    def discard(self) -> None:
+        """Roll back what is not rolled back yet, and discard the slots that no commit took over. Idempotent."""
+        with translate_os_errors("the shell"):
+            self._roll_back()
+        for each in self._roots:
+            each.staging_area.drop(each.command)
+
+
+def find_broker_obstacle(root: Root, get_staging_area: Callable[[Root], StagingArea | None]) -> str:
+    """Why commands on this root cannot be brokered; empty if they can."""
+    if root.real == "/":
+        return "the workspace is the root of the file system"
+    if get_staging_area(root) is None:
+        return f"there is no space for what a command displaces on the file system of {root.real}"
+    if (mount := find_mount_below(root.real)) is not None:
+        return f"{mount} is a mount point"
+    return ""
+
+
+def _prepare_root(root: Root, area: StagingArea, earlier: Sequence[BrokeredRoot]) -> BrokeredRoot:
+    with translate_os_errors(root.real):
+        found = os.stat(root.real)
+        if (found.st_dev, found.st_ino) != root.id:
+            raise SystemFailure(root.real, "another folder is there now")
+        command = area.create_folder()
+        prepared = BrokeredRoot(root, area, command)
+        try:
+            (prepared.folder / SAVED_FOLDER).mkdir(mode=0o700)
+            if earlier:  # whoever finds this folder after a kill finds the log
+                (prepared.folder / UNDO_LOG).symlink_to(earlier[0].folder / UNDO_LOG)
+        except BaseException:
+            area.drop(command)
+            raise
+        return prepared
+
+
+def _wait_for_turn(root: Root, area: StagingArea, turns: ExitStack) -> None:
+    name = sha256(os.fsencode(root.real)).hexdigest()[:16]
+    with translate_os_errors(area.folder):
+        fd = os.open(f"{area.folder}.turn-{name}", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        turns.callback(os.close, fd)
+        until = time.monotonic() + TURN_TIMEOUT_SECONDS
+        while True:
+            try:
+                return fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise NoShell(f"another command is still changing {root.real}") from None
+            time.sleep(TURN_POLL_SECONDS)
+
+
+def _explain_refusals(records: Sequence[UndoRecord]) -> list[str]:
+    """What the command was not allowed to change because it could not have been undone."""
+    refused = {record.first: record.second for record in records if record.kind == "refused"}
+    return [f"{path} was not changed, because it could not be saved: {why}" for path, why in list(refused.items())[:5]]

@@ -1,0 +1,135 @@
+"""A brokered command reaches its own servers on the loopback interface, and nothing else."""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.backends.shell.shells import Bench, bench
+
+WAYS = Path(__file__).with_name("network_ways.py")
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, mode="brokered") as opened:
+        yield opened
+
+
+class Listeners:
+    """What a command must not reach: TCP, UDP, a path and an abstract name. Counts what arrives."""
+
+    def __init__(self, place: Path, stack: ExitStack) -> None:
+        self.arrived = 0
+        self.path = str(place / "s")
+        tcp = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+        self.tcp_port = tcp.getsockname()[1]
+        udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        udp.bind(("::", 0))
+        self.udp_port = udp.getsockname()[1]
+        unix, datagram, abstract = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2, 1))
+        unix.bind(self.path)
+        datagram.bind(self.path + "d")
+        abstract.bind(f"\0{self.tcp_port}")
+        for each in (unix, abstract):
+            each.listen(64)
+        for each in (tcp, unix, abstract):
+            self._start(stack, each, self._accept)
+        self._start(stack, udp, self._receive)
+
+    def _start(self, stack: ExitStack, listener: socket.socket, work: object) -> None:
+        listener.settimeout(0.05)
+        stop = threading.Event()
+        thread = threading.Thread(target=work, args=(listener, stop), daemon=True)  # type: ignore[arg-type]
+        thread.start()
+        stack.callback(listener.close)
+        stack.callback(thread.join)
+        stack.callback(stop.set)
+
+    def _accept(self, listener: socket.socket, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                listener.accept()[0].close()
+            except TimeoutError:
+                continue
+            self.arrived += 1
+
+    def _receive(self, listener: socket.socket, stop: threading.Event) -> None:
+        while not stop.is_set():
+            try:
+                listener.recv(100)
+            except TimeoutError:
+                continue
+            self.arrived += 1
+
+
+@pytest.fixture
+def listeners(tmp_path: Path) -> Iterator[Listeners]:
+    with ExitStack() as stack:
+        yield Listeners(tmp_path, stack)
+
+
+def test_no_way_leads_to_a_listener_of_others(shell: Bench, listeners: Listeners, tmp_path: Path):
+    arguments = [str(listeners.tcp_port), str(listeners.udp_port), listeners.path]
+    (shell.ws / "ways.py").write_bytes(WAYS.read_bytes())
+    ran = shell(f"python3 ways.py {' '.join(arguments)}", seconds=50)
+    assert "tried" in ran.output.head, ran.output
+    assert listeners.arrived == 0, ran.output.head
+    folder = tmp_path / "bare"
+    folder.mkdir()
+    subprocess.run([sys.executable, WAYS, *arguments], cwd=folder, check=True, capture_output=True, timeout=50)
+    assert listeners.arrived > 15  # without a broker most of them arrive
+
+
+SERVERS = {
+    "an HTTP server": "python3 -m http.server --bind 127.0.0.1 0 >log 2>&1 & "
+    "until port=$(grep -so 'port [0-9]*' log); do sleep 0.05; done; "
+    "curl -s http://127.0.0.1:${port#port }/a",
+    "a server on every address": "python3 -c '\n"
+    "import socket, threading\n"
+    'server = socket.create_server(("0.0.0.0", 0))\n'
+    'def serve(): c = server.accept()[0]; c.sendall(b"old\\n"); c.close()\n'
+    "threading.Thread(target=serve).start()\n"
+    'c = socket.create_connection(("localhost", server.getsockname()[1])); print(c.recv(9).decode(), end="")\'',
+    "a Unix socket": "python3 -c '\n"
+    "import socket, threading\n"
+    'server = socket.socket(socket.AF_UNIX); server.bind("sock"); server.listen()\n'
+    'def serve(): c = server.accept()[0]; c.sendall(b"old\\n"); c.close()\n'
+    "threading.Thread(target=serve).start()\n"
+    'c = socket.socket(socket.AF_UNIX); c.connect("sock"); print(c.recv(9).decode(), end="")\'',
+    "asyncio": "python3 -c '\n"
+    "import asyncio\n"
+    'async def serve(r, w): w.write(b"old\\n"); await w.drain(); w.close()\n'
+    "async def main():\n"
+    '    s = await asyncio.start_server(serve, "127.0.0.1", 0)\n'
+    '    r, w = await asyncio.open_connection("127.0.0.1", s.sockets[0].getsockname()[1])\n'
+    '    print((await r.read()).decode(), end="")\n'
+    "asyncio.run(main())'",
+    "a port that was free before": "python3 -c '\n"
+    "import socket\n"
+    's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'
+    's = socket.socket(); s.bind(("127.0.0.1", port)); s.listen(); print("old")\'',
+}
+
+
+@pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS.keys())
+def test_a_command_reaches_its_own_server(shell: Bench, command: str):
+    (shell.ws / "a").write_text("old\n")
+    assert shell.shows(command) == "old\n"
+
+
+def test_what_is_not_reached_is_refused_as_on_a_machine_without_it(shell: Bench, listeners: Listeners):
+    script = (
+        "import errno, socket\n"
+        f"for host, port in (('127.0.0.1', {listeners.tcp_port}), ('192.0.2.1', 80)):\n"
+        "    try: socket.create_connection((host, port), 2)\n"
+        "    except OSError as error: print(errno.errorcode[error.errno])\n"
+    )
+    (shell.ws / "try.py").write_text(script)
+    assert shell.shows("python3 try.py") == "ECONNREFUSED\nENETUNREACH\n"
