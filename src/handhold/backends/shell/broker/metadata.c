@@ -105,6 +105,11 @@ int handle_metadata(const struct call *call, int number) {
     case SYS_fchownat: flags = (int)args[4]; break;
     case SYS_utimensat: flags = (int)args[3]; break;
     case 452: flags = (int)args[3]; break; /* fchmodat2 */
+#ifdef SYS_futimesat
+    case SYS_futimesat:
+#endif
+    case SYS_fchmodat: break;
+    default: return -ENOSYS; /* nothing else is understood */
     }
     if (flags & ~(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH)) return -EINVAL;
     int failed = open_target(call, way, flags, &object);
