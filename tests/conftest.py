@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.containers.engine import Engine, running_engine
 from tests.faults.trees import NOBODY
 from tests.scale import NIGHTLY, each_value_once, scaled
 
@@ -133,3 +134,19 @@ def plain() -> Iterator[Path]:
     os.chown(home, NOBODY, NOBODY)
     yield home
     shutil.rmtree(home)
+
+
+# --- containers
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    # Not tmp_path: the engine's sockets need a short path.
+    folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
+    with folder as name, running_engine(Path(name), in_memory=True) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def image(engine: Engine) -> str:
+    return engine.load_image()

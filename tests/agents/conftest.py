@@ -1,6 +1,5 @@
 """The containers of the agents."""
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,20 +7,7 @@ import pytest
 
 from tests.agents.bed import AGENTS, EVERY, SAMPLE, make_bed_files
 from tests.agents.clients import CLIENTS
-from tests.containers.engine import Container, Engine, running_engine
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    # Not tmp_path: the engine's sockets need a short path.
-    folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
-    with folder as name, running_engine(Path(name), in_memory=True) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def image(engine: Engine) -> str:
-    return engine.load_image()
+from tests.containers.engine import Container, Engine
 
 
 @pytest.fixture(scope="module")

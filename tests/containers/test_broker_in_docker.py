@@ -1,13 +1,11 @@
 """Commands in a default Docker container, without a setting changed: confined, equal to bare bash, and undone exactly."""
 
 import json
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines, running_engine
+from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines
 from tests.containers.test_hostile_commands import DRIVER as HOSTILE_DRIVER
 from tests.containers.test_hostile_commands import read_tables
 from tests.scale import sampled, scaled
@@ -20,19 +18,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
 ]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    # Not tmp_path: the engine's sockets need a short path.
-    folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
-    with folder as name, running_engine(Path(name), in_memory=True) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def image(engine: Engine) -> str:
-    return engine.load_image()
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,12 @@
 """C-84, C-93: hostile commands, really run in a throw-away container, in the default mode with nobody to ask."""
 
 import json
-import tempfile
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines, running_engine
+from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines
 from tests.scale import sampled, scaled
 
 DRIVER = Path(__file__).with_name("hostile_driver.py")
@@ -38,19 +36,6 @@ pytestmark = [
     pytest.mark.root,
     pytest.mark.slow,
 ]
-
-
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    # Not tmp_path: the engine's sockets need a short path.
-    folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
-    with folder as name, running_engine(Path(name), in_memory=True) as engine:
-        yield engine
-
-
-@pytest.fixture(scope="module")
-def image(engine: Engine) -> str:
-    return engine.load_image()
 
 
 @pytest.fixture(scope="module")
