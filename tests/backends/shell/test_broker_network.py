@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.backends.network.served import served
 from tests.backends.shell.shells import Bench, bench
 
 WAYS = Path(__file__).with_name("network_ways.py")
@@ -122,6 +123,18 @@ SERVERS = {
 def test_a_command_reaches_its_own_server(shell: Bench, command: str):
     (shell.ws / "a").write_text("old\n")
     assert shell.shows(command) == "old\n"
+
+
+def test_named_hosts_are_reached_through_the_proxy_and_no_others(tmp_path: Path, listeners: Listeners):
+    with served() as server:
+        opening = server.opening(f"files.example.org:{server.port}")
+        with bench(tmp_path, mode="brokered", network=opening) as shell:
+            assert shell.shows(f"curl -sS http://files.example.org:{server.port}/") == "hello from outside\n"
+            refused = shell(f"curl -sS http://evil.test/; curl -sS --noproxy '*' http://127.0.0.1:{server.port}/")
+            assert "evil.test" in refused.notes[0]
+            assert "hello" not in refused.output.head
+            shell(f"curl -sS --noproxy '*' -m 2 http://127.0.0.1:{listeners.tcp_port}/")
+    assert listeners.arrived == 0
 
 
 def test_what_is_not_reached_is_refused_as_on_a_machine_without_it(shell: Bench, listeners: Listeners):

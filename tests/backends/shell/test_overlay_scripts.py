@@ -154,6 +154,9 @@ EXAMPLES = (
     ["mkdir './a/d e'", "chmod 000 './a'"],
     ["chmod 755 './b/a'", "mv './b/a/c' './b/a/d'", "chmod 000 './b/a'"],
     ["echo 1 >'./a/b/a'", "rm './a/b/c/b'", "chmod 600 './a/b/c' './a/b' './a'"],
+    ["mkdir './a/d e'", "mv './a/d e' './b/-x'", "mv './b/-x' './a/d e'"],
+    ["echo 0 >'./b/a/c'"],
+    ["ln './-x' './c'", "mv './-x' './a/c'", "mv './a/c' './-x'"],
 )
 
 

@@ -21,8 +21,8 @@ class NetworkAccess:
     resolve: ResolveHost = resolve_public
 
 
-def build_proxy_environment() -> dict[str, str]:
+def build_proxy_environment(port: int = PROXY_PORT) -> dict[str, str]:
     """Variables that make programs use the proxy."""
-    here = f"http://127.0.0.1:{PROXY_PORT}"
+    here = f"http://127.0.0.1:{port}"
     away = {name: "localhost,127.0.0.1,::1" for name in ("no_proxy", "NO_PROXY")}
     return dict.fromkeys(PROXY_VARIABLES, here) | away | {"NODE_USE_ENV_PROXY": "1"}

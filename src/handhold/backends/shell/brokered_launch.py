@@ -9,9 +9,10 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from handhold.backends.marked_processes import compute_mark
-from handhold.backends.network import NetworkAccess
+from handhold.backends.network import NetworkAccess, build_proxy_environment
 from handhold.backends.shell import host_paths
 from handhold.backends.shell.broker_filter import build_broker_filter
 from handhold.backends.shell.environment import build_environment
@@ -24,6 +25,9 @@ from handhold.backends.shell.seccomp import build_filter
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.logs import log_swallowed
+
+if TYPE_CHECKING:
+    from handhold.backends.network.proxy import Proxy
 
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
 REGISTRY_FILE = "registry"  # in the session's folder: what its commands share
@@ -62,17 +66,16 @@ def prepare_brokered_launch(
     stack: ExitStack,
 ) -> LaunchSpec:
     """The arguments are as for `Sandbox.prepare_launch`. Raises NoShell for what the broker does not cover."""
-    if not isinstance(network, bool):
-        raise NoShell("without namespaces, the network cannot be opened for named hosts only")
     settings, excludes = write_git_settings(Path(home).parent)
     files = PassedFiles(stack)
     log = next((mount.work for mount in mounts if mount.mode == "brokered"), "")
     if not log:
         raise NoShell("without namespaces, commands need a writable root")
     mark = compute_mark(os.path.basename(os.path.dirname(log)))
-    argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if network else ())]
+    is_open = network is True
+    argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if is_open else ())]
     direct = write_protection is not None
-    for data in (build_filter(direct=direct, tracing=tracing), build_broker_filter(network=network)):
+    for data in (build_filter(direct=direct, tracing=tracing), build_broker_filter(network=is_open)):
         argv += ["-f", files.add_data(data)]
     fds: list[int] = []
     if write_protection:
@@ -84,10 +87,30 @@ def prepare_brokered_launch(
     argv += ["-g", os.path.join(os.path.dirname(tmp), REGISTRY_FILE)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
     hidden = tuple(map(os.path.realpath, hidden))
-    argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=network)
-    command_env = build_environment(env, home=home, tmp=tmp, network=network)
+    argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=is_open)
+    command_env = build_environment(env, home=home, tmp=tmp, network=network is not False)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
-    return LaunchSpec((*argv, "--", *command), command_env, command_env, (*files.fds, *fds), broker=broker)
+    proxy = None
+    if not isinstance(network, bool):
+        proxy, listener = serve_proxy(network, stack)
+        argv += ["-i", str(os.fstat(listener.fileno()).st_ino)]
+        command_env |= build_proxy_environment(listener.getsockname()[1])
+    argv += ["--", *command]
+    return LaunchSpec(tuple(argv), command_env, command_env, (*files.fds, *fds), proxy, broker=broker)
+
+
+def serve_proxy(access: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, socket.socket]":
+    """A proxy on the machine's own loopback interface, and the socket that it listens on."""
+    from handhold.backends.network.proxy import Proxy
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    stack.callback(listener.close)
+    ours, theirs = socket.socketpair()
+    proxy = Proxy(ours, access)
+    stack.callback(proxy.close)
+    with theirs:
+        socket.send_fds(theirs, [b"\0"], [listener.fileno()])
+    return proxy, listener
 
 
 def write_git_settings(state: Path) -> tuple[str, str]:

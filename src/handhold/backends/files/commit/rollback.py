@@ -94,7 +94,8 @@ class Rollback:
 
     def _move_back(self, now: str, before: str, inode: Inode) -> None:
         if self._inode_at(now) != self._current(inode):
-            if self._inode_at(before) != self._current(inode):
+            # What the command created may be gone by now, or taken away already.
+            if inode not in self._born and self._inode_at(before) != self._current(inode):
                 self._report(before)
             return
         if self._clear(before):

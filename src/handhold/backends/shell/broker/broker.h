@@ -160,4 +160,5 @@ int make_socket(const struct call *call);
 int bind_socket(const struct call *call);
 int listen_socket(const struct call *call);
 int connect_socket(const struct call *call);
+void allow_listener(uint64_t inode);
 void mark_alive_sockets(pid_t pid, void *alive);

@@ -1,5 +1,5 @@
 /* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-T FOLDER]... [-w PLACE]... [-r PLACE]...
-          [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
+          [-i INODE] [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
 
    -L  when the other end of this pipe is closed, everything is killed
    -l  the undo log, which must not exist
@@ -9,6 +9,7 @@
    -T  a temporary folder of the machine, where it may create files and change what its session created
    -w  outside the workspace, where it may write
    -r  where it may read files; reading is denied everywhere else
+   -i  it may connect to the listening socket with this inode, a proxy
    -q  each change is asked about over this socket first, and refused unless the answer is yes
    -g  a file with what the commands of the session share
    -k  a limit that no program uses (RLIMIT_RTTIME) is set to this number, by which the command's processes are known
@@ -231,6 +232,7 @@ int main(int count, char **words) {
             launch.readable[launch.readable_count++] = value;
             break;
         case 'k': launch.mark = parse_number(value); break;
+        case 'i': allow_listener(parse_number(value)); break;
         case 'q': policy_fd = (int)parse_number(value); break;
         case 'g': open_registry(value); break;
         case 'm': launch.memory_set = 1, launch.memory = parse_number(value); break;
