@@ -44,6 +44,7 @@ def make_call(client: str, folder: Path, *actions: str) -> None:
         assert handhold("hook", client, given=json.dumps({**event, "tool_input": {"command": "true"}})).stdout == "{}\n"
 
 
+@pytest.mark.timeout(240)  # it starts Handhold 20 times
 @pytest.mark.parametrize("client", HOOK_DIALECTS)
 def test_c94_settings_alone_prove_nothing_and_a_call_does(client: str, project: Path):
     names = ("the server", "hooks", "recorded")
