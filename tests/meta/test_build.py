@@ -23,7 +23,7 @@ MACHINES = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
 PLATFORMS = [f"{library}_{machine}" for library in LIBRARIES for machine in MACHINES]
 SCRIPTS = Path(sys.executable).parent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]  # zig compiles a C library, too
 
 
 @cache

@@ -137,6 +137,22 @@ def test_named_hosts_are_reached_through_the_proxy_and_no_others(tmp_path: Path,
     assert listeners.arrived == 0
 
 
+def test_an_open_network_does_not_open_the_sockets_of_the_machine(tmp_path: Path, listeners: Listeners):
+    with bench(tmp_path, mode="brokered", network=True) as shell:
+        script = (
+            "import socket\n"
+            "def reach(family, address, kind=socket.SOCK_STREAM):\n"
+            "    try: s = socket.socket(family, kind); s.connect(address); print('reached', address)\n"
+            "    except OSError: pass\n"
+            f"reach(socket.AF_UNIX, {listeners.path!r})\n"
+            f"reach(socket.AF_UNIX, {listeners.path + 'd'!r}, socket.SOCK_DGRAM)\n"
+            f"reach(socket.AF_UNIX, '\\0{listeners.tcp_port}')\n"
+            f"reach(socket.AF_INET, ('127.0.0.1', {listeners.tcp_port}))\n"
+        )
+        (shell.ws / "try.py").write_text(script)
+        assert shell.shows("python3 try.py") == f"reached ('127.0.0.1', {listeners.tcp_port})\n"
+
+
 def test_what_is_not_reached_is_refused_as_on_a_machine_without_it(shell: Bench, listeners: Listeners):
     script = (
         "import errno, socket\n"

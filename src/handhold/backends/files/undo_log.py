@@ -29,6 +29,7 @@ RecordKind = Literal[
     "cancel",
     "refused",
     "started",
+    "ended",
 ]
 KINDS: dict[str, RecordKind] = {
     "M": "move",
@@ -44,6 +45,7 @@ KINDS: dict[str, RecordKind] = {
     "-": "cancel",
     "R": "refused",
     "B": "started",
+    "E": "ended",
 }
 
 

@@ -102,20 +102,23 @@ def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
     pretend = [load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, PR_SET_DUMPABLE, 0, 1), _refuse(0), allow]
     steps += _match(PRCTL[column], pretend)
     steps += _match(IOCTL[column], _build_ioctl_steps(allow))
-    if not network:
+    if network:  # the machine's Unix sockets are no part of the network, and some obey whoever reaches them
+        is_unix = [load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, AF_UNIX, 0, 1), _refuse(errno.EAFNOSUPPORT), allow]
+        steps += _match(SOCKET_SYSCALLS["socket"][column], is_unix)
+    else:
         for numbers in SOCKET_SYSCALLS.values():
             steps += _match(numbers[column], [notify])
         for numbers, argument in SEND_SYSCALLS.values():
             flags = [load_word(ARGS_OFFSET + 8 * argument), jump_if(BPF_JUMP_ANY_BIT, MSG_FASTOPEN, 0, 1)]
             steps += _match(numbers[column], [*flags, _refuse(errno.EOPNOTSUPP), allow])
         steps += _match(SETSOCKOPT[column], _build_option_steps(allow))
-        connected = [
-            *(load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, AF_UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT)),
-            *(load_word(ARGS_OFFSET + 8), mask_bits(SOCKET_TYPE_MASK)),
-            *(step for each in CONNECTED_TYPES for step in (jump_if(BPF_JUMP_EQUAL, each, 0, 1), allow)),
-            _refuse(errno.EPROTONOSUPPORT),
-        ]
-        steps += _match(SOCKETPAIR[column], connected)
+    connected = [
+        *(load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, AF_UNIX, 1, 0), _refuse(errno.EAFNOSUPPORT)),
+        *(load_word(ARGS_OFFSET + 8), mask_bits(SOCKET_TYPE_MASK)),
+        *(step for each in CONNECTED_TYPES for step in (jump_if(BPF_JUMP_EQUAL, each, 0, 1), allow)),
+        _refuse(errno.EPROTONOSUPPORT),
+    ]
+    steps += _match(SOCKETPAIR[column], connected)
     return b"".join((*steps, allow))
 
 

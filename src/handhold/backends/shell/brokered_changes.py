@@ -185,7 +185,7 @@ class BrokeredChanges:
             os.close(folder)
 
         def keep_entry(inner_path: str, mode: int, attributes: Sequence[str]) -> bool:
-            place = f"{path}/{inner_path}"
+            place = escape_ambiguous(f"{path}/{inner_path}")
             if self._is_withheld(place):
                 self._withheld.append(place)
                 return False
@@ -193,7 +193,7 @@ class BrokeredChanges:
             return True
 
         attributes = () if stat.S_ISLNK(found.st_mode) else os.listxattr(f"/proc/self/fd/{self._slots}/{name}")
-        change.privileged += [path] if is_privileged(found.st_mode, attributes) else []
+        change.privileged += [escape_ambiguous(path)] if is_privileged(found.st_mode, attributes) else []
         change.after = clean_tree(self._slots, name, keep_entry)
         return change
 
@@ -241,7 +241,7 @@ class BrokeredChanges:
                 continue
 
             def visit(_directory: int, _name: str, inner: str, _found: os.stat_result, _fd: int) -> bool:
-                self._note(change, f"{change.path}/{inner}", 0, ())  # noqa: B023 — called at once
+                self._note(change, escape_ambiguous(f"{change.path}/{inner}"), 0, ())  # noqa: B023 — called at once
                 return True
 
             try:
@@ -276,8 +276,8 @@ class BrokeredChanges:
     def _add(self, change: FileChange, protected: list[str], privileged: list[str]) -> None:
         if self._is_protected(change.path):
             self.protected.add(change.path)
-        self.protected.update(map(escape_ambiguous, protected))
-        self.privileged.update(map(escape_ambiguous, privileged))
+        self.protected.update(protected)
+        self.privileged.update(privileged)
         self.files.append(change)
 
 

@@ -42,7 +42,8 @@ def explain_broker(support: SandboxSupport) -> tuple[str, ...]:
         "the machine's /tmp, /var/tmp and /dev/shm are shared: commands see them and may create files there, which are"
         " not undone, but change nothing that the session did not create",
         "commands see the machine's processes",
-        "without namespaces a command reaches only its own TCP and Unix sockets: there is no UDP",
+        "unless the network is open, a command reaches only TCP and Unix sockets of its session, and no UDP;"
+        " if it is open, no Unix sockets",
     )
     if support.landlock < LANDLOCK_SCOPES_VERSION:
         said += ("commands can send signals to the user's other processes: preventing that needs Landlock version 6",)

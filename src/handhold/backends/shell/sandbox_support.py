@@ -114,6 +114,8 @@ def find_broker() -> tuple[str, str]:
             done = _run([path, *flags, "--", "sh", "-c", script], (*filters, lifeline))
             if done is None or done.returncode or not os.path.exists(os.path.join(root, "file")):
                 return "", _describe_failure(done)
+    except OSError as error:  # no temporary folder, for example
+        return "", str(error)
     finally:
         for fd in (*filters, lifeline, other_end):
             os.close(fd)

@@ -38,9 +38,10 @@ def roll_back(log: Path) -> list[str]:
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _wait_for_broker(fd, log)
-        if not kill_marked(log.parent.name):
+        records = read_undo_log(log)
+        if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
-        rollback = Rollback(read_undo_log(log), log.parent / REMOVED_FOLDER)
+        rollback = Rollback(records, log.parent / REMOVED_FOLDER)
         rollback.run()
         return rollback.conflicts
     finally:

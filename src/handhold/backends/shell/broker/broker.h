@@ -123,6 +123,7 @@ enum kind {
     CANCEL = '-',   /* the records from this offset on, except for saved ones, did not happen */
     REFUSED = 'R',  /* a change was refused because nothing could be saved */
     STARTED = 'B',  /* the command runs */
+    ENDED = 'E',    /* nothing that it started is left */
 };
 void open_log(const char *path);
 size_t log_position(void);

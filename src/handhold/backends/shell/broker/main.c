@@ -159,6 +159,7 @@ static int kill_all(pid_t shell) {
     for (;;) {
         int found = reap(shell, &left);
         if (found >= 0) code = found;
+        if (!left) log_record(ENDED, NULL, "", "");
         if (!left || time(NULL) > until) return code;
         for_each_descendant(kill_process, NULL);
         usleep(500);

@@ -46,6 +46,7 @@ static int open_regular(const struct call *call, const struct object *object, in
 /* It waits for the other side, so another process does. */
 static int open_pipe(const struct call *call, const struct object *object, int flags) {
     int failed = check_root(object->root);
+    if (!failed) failed = save_metadata(object); /* writing changes its time */
     if (failed) return failed;
     int given = flags & (PASSED_FLAGS | O_NONBLOCK);
     if (flags & O_NONBLOCK || (flags & O_ACCMODE) == O_RDWR) {
