@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.backends.forks.fork_mount import RunningProgram
+from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
 from handhold.core.policy.rules import Rule
 from tests.backends.shell.forked import as_user
@@ -365,13 +365,13 @@ def test_a_root_on_tmpfs(who: str):
         shutil.rmtree(place, ignore_errors=True)
 
 
-def test_a_fork_of_a_fork_is_refused(who: str, place: Path):
-    def work(box: Toolbox, root: Path) -> None:
-        program = f"""
+def test_a_fork_of_a_fork_is_refused(tmp_path: Path):
+    root = lay(tmp_path)
+    program = f"""
 import sys; sys.path[:0] = {sys.path!r}
 from handhold import Toolbox
 from handhold.core.errors import ForkUnavailable
-with Toolbox.open({str(root)!r}, state={str(place / "state")!r}) as box:
+with Toolbox.open({str(root)!r}, state={str(tmp_path / "state")!r}) as box:
     assert not list(box.forks) and not box.log(), "it has a state of its own"
     try:
         box.fork("inner")
@@ -379,11 +379,38 @@ with Toolbox.open({str(root)!r}, state={str(place / "state")!r}) as box:
         assert "try" in error.because, error
         sys.exit(5)
 """
-        assert box.fork("try").run([os.path.realpath(sys.executable), "-c", program]) == 5
+    with open_box(tmp_path) as box:
+        assert box.fork("try").run([sys.executable, "-c", program]) == 5
 
-    if who == "nobody":
-        pytest.skip("our interpreter may be in a home that is closed to others")
+
+def test_a_sandbox_can_be_made_in_a_fork(who: str, place: Path):
+    """Agents have their own."""
+
+    def work(box: Toolbox, root: Path) -> None:
+        sandbox = [find_fork_bubblewrap(), "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc"]
+        assert box.fork("try").run([*sandbox, "--dev", "/dev", "--bind", str(root), str(root), "touch", "made"]) == 0
+        box.fork("try").merge()
+        assert (root / "made").exists()
+
     run(who, place, work)
+
+
+def test_our_own_tools_work_in_a_fork_and_have_a_journal_of_their_own(tmp_path: Path):
+    root = lay(tmp_path)
+    program = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from handhold import Toolbox
+with Toolbox.open({str(root)!r}, state={str(tmp_path / "state")!r}) as box:
+    assert box.call("write_file", {{"path": "kept.txt", "content": "kept"}}).ok
+    assert box.call("edit_file", {{"path": "kept.txt", "old": "kept", "new": "changed"}}).ok
+    assert box.undo().ok
+    assert len(box.log()) == 3
+"""
+    with open_box(tmp_path) as box:
+        assert box.fork("try").run([sys.executable, "-c", program]) == 0
+        assert box.log() == []
+        box.fork("try").merge()
+        assert (root / "kept.txt").read_text() == "kept"
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "é", "a" * 65])

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.forks.fork_folder import ForkFolder
+from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.sandbox_support import (
     MIN_BUBBLEWRAP_VERSION,
     create_memfd,
@@ -29,6 +30,8 @@ from handhold.logs import suppress_and_log
 
 FORK_VARIABLE = "HANDHOLD_FORK"  # the name of the fork, in the environment of programs that run in it
 
+# bubblewrap covers parts of root's /proc. Then the kernel allows no further one, and a sandbox inside would not start.
+MOUNT_PROC_COMMAND = 'mount -t proc proc /proc && exec "$@"'
 STATUS_BYTES = 4096  # more than bubblewrap ever reports
 
 
@@ -36,6 +39,12 @@ STATUS_BYTES = 4096  # more than bubblewrap ever reports
 def find_fork_bubblewrap() -> str:
     """The first bubblewrap that knows overlays; empty if there is none. Whether it may mount one shows later."""
     return next((path for _, path in find_candidates() if read_version(path) >= MIN_BUBBLEWRAP_VERSION), "")
+
+
+@cache
+def find_rename_shim() -> str:
+    """A library that copies a folder of the lower layer when a program renames it; empty if it was not built."""
+    return find_built_binary("rename.so")[0]
 
 
 @dataclass(frozen=True)
@@ -74,7 +83,7 @@ class MountedFork:
     @property
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, FORK_VARIABLE: self.fork.name}
-        if shim := find_built_binary("rename.so")[0]:  # renaming a folder of the lower layer
+        if shim := find_rename_shim():
             environment["LD_PRELOAD"] = ":".join(filter(None, (shim, os.environ.get("LD_PRELOAD", ""))))
         return environment
 
@@ -84,7 +93,11 @@ class MountedFork:
             version = format_version(MIN_BUBBLEWRAP_VERSION)
             because = f"a fork needs bubblewrap {version} or later: install the system's or the extra handhold[shell]"
             raise ForkUnavailable(self.fork.name, because)
-        argv = [bubblewrap, "--dev-bind", "/", "/", "--unshare-pid", "--proc", "/proc", "--die-with-parent"]
+        argv = [bubblewrap, "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent"]
+        if os.geteuid() == 0:
+            command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, "sh", *command)
+        else:
+            argv += ["--proc", "/proc"]
         layers = sorted((real, n) for n, real in enumerate(self.fork.info.roots))  # outer folders first
         for real, n in layers:
             argv += ["--overlay-src", real, "--overlay", self.fork.upper(n), self.fork.work(n), real]
