@@ -39,6 +39,10 @@ EXCEPTIONS = {
     "backends/snapshots/capture.py": "slots of the staging area",
     "backends/snapshots/clone.py": "a copy in the baseline, or in a slot",
     "backends/snapshots/copies.py": "the copies of a baseline, in a folder of their own",
+    "backends/forks/ancestors.py": "what a fork started from, in the state folder",
+    "backends/forks/fork_folder.py": "the folders of forks, in the state folder",
+    "backends/forks/merge_layer.py": "the layer of a merge",
+    "backends/forks/text_merge.py": "copies to merge, in a temporary folder",
     "backends/shell/cleanup.py": "folders of sessions that nobody uses",
 }
 MODULES = {"shutil", "tempfile"}

@@ -177,6 +177,8 @@ ERROR_SOURCES = {
 # Sample facts for the examples, by field name.
 FACTS: dict[str, Any] = {
     "path": "src/app.py",
+    "fork": "try-1",
+    "reasons": ("the same lines were changed in both",),
     "paths": ("src/app.py",),
     "tool": "read_file",
     "known": ("read_file", "edit_file"),
@@ -451,25 +453,41 @@ def commands() -> Iterator[str]:
         assert command
         way = f"handhold {name}"
         yield from of_command(command, way)
+        if isinstance(command, click.Group):
+            module = import_module(COMMANDS[name].import_path.partition(":")[0])
+            for inner_name, inner in command.commands.items():
+                yield from of_command(inner, f"{way} {inner_name}", level=3)
+                yield table_of_options(inner, f"{way} {inner_name}")
+                if inner_name in module.JSON_OUTPUT:
+                    yield fence(format_json_outputs({"": module.JSON_OUTPUT[inner_name]}))
         if options := "\n".join(options_of(command, way)):
             first = shown.setdefault(options, name)
             yield options if first == name else f"It has the options and the output of [`{first}`](#handhold-{first})."
 
 
 def options_of(command: click.Command, way: str) -> Iterator[str]:
-    context = click.Context(command, info_name=way)
     options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
     if options:
-        yield table(("option", "meaning"), ((spelled(each, context), meaning(each)) for each in options))
+        yield table_of_options(command, way)
     if any("--json" in option.opts for option in command.params):
         module = import_module(COMMANDS[way.removeprefix("handhold ")].import_path.partition(":")[0])
-        yield "```text\n" + "\n".join(format_json_outputs(module.JSON_OUTPUT)) + "\n```"
+        yield fence(format_json_outputs(module.JSON_OUTPUT))
 
 
-def of_command(command: click.Command, way: str) -> Iterator[str]:
+def table_of_options(command: click.Command, way: str) -> str:
+    context = click.Context(command, info_name=way)
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    return table(("option", "meaning"), ((spelled(each, context), meaning(each)) for each in options))
+
+
+def fence(lines: Iterable[str]) -> str:
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def of_command(command: click.Command, way: str, level: int = 2) -> Iterator[str]:
     context = click.Context(command, info_name=way)
     arguments = [each for each in command.params if isinstance(each, click.Argument)]
-    yield f"## {way}"
+    yield f"{'#' * level} {way}"
     words = [[each.make_metavar(context) for each in arguments], ["[OPTIONS]"]]
     if not command.context_settings.get("allow_interspersed_args", True):  # what follows an argument belongs to it
         words.reverse()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from handhold.config import ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
-from handhold.core.errors import NotRecorded
+from handhold.core.errors import ForkUnavailable, NotRecorded
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
     from handhold.backends.snapshots.recordings import WorkspaceRecording
+    from handhold.forks import Forks
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
     from handhold.pipeline.changes import ChangeCommitter
@@ -52,6 +53,7 @@ MakeShell = Callable[[Session, PathGuard], Shell]
 
 
 MakeSnapshots = Callable[[], "Snapshots"]
+MakeForks = Callable[["ToolboxParts"], "Forks"]
 
 
 class ToolboxParts:
@@ -64,12 +66,14 @@ class ToolboxParts:
         make_shell: MakeShell | None,
         release: Callable[[], None],
         make_snapshots: MakeSnapshots | None = None,
+        make_forks: MakeForks | None = None,
     ) -> None:
         self.session = session
         self.planner = planner
         self.release = release  # what the toolbox was opened on
         self._make_shell = make_shell
         self._make_snapshots = make_snapshots
+        self._make_forks = make_forks
         self._replays = ReplayLog(session)
         self._responder = Responder(session, self._replays)
         self._lock = Lock()
@@ -135,6 +139,12 @@ class ToolboxParts:
         return self._make_snapshots()
 
     @cached_property
+    def forks(self) -> "Forks":
+        if self._make_forks is None:
+            raise ForkUnavailable("", "this workspace is not on disk")
+        return self._make_forks(self)
+
+    @cached_property
     def undo(self) -> "UndoService":
         from handhold.pipeline.undo import UndoService
 
@@ -175,6 +185,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             release=release,
             recording=recording,
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
+            make_forks=partial(open_forks, shared.files, shared.state),
         )
     except BaseException:
         lease.release()
@@ -218,13 +229,14 @@ def assemble(
     make_shell: MakeShell | None = None,
     recording: Recording | None = None,
     make_snapshots: MakeSnapshots | None = None,
+    make_forks: MakeForks | None = None,
 ) -> ToolboxParts:
     """Wire the parts of a toolbox on a workspace and a store. `release` is called when it is closed."""
     dialect = choose_dialect(config.dialect, config.model)
     name = config.session or urandom(8).hex()
     session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver, recording)
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
-    return ToolboxParts(session, planner, make_shell, release, make_snapshots)
+    return ToolboxParts(session, planner, make_shell, release, make_snapshots, make_forks)
 
 
 def open_snapshots(
@@ -234,6 +246,14 @@ def open_snapshots(
 
     base = None if config.state is None else Path(config.state)
     return Snapshots(files, recording, state, partial(start_copier, files.roots[0], base))
+
+
+def open_forks(files: "Workspace", state: Path, parts: ToolboxParts) -> "Forks":
+    from handhold.forks import Forks
+    from handhold.pipeline.merge import MergeCommitter
+
+    committer = MergeCommitter(parts.session, parts.authorizer, parts.reviewer)
+    return Forks(files, state, parts.guard, parts.contents, committer)
 
 
 def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
+    from handhold.forks import Fork, Forks
     from handhold.snapshots import Snapshots
 
 
@@ -470,6 +471,17 @@ class Toolbox:
             yield
         finally:
             self.snapshots.end(self.session, call_id)
+
+    # --- forks
+
+    @property
+    def forks(self) -> "Forks":
+        """The forks of the workspace: iterate over them, `get` one by its name, or `create` one."""
+        return self._parts.forks
+
+    def fork(self, name: str) -> "Fork":
+        """The fork of this name, made if there is none. Raises ForkUnavailable if there can be none here."""
+        return self.forks.get(name) if name in self.forks else self.forks.create(name)
 
     # --- closing
 

@@ -37,6 +37,7 @@ RUNS = {  # by command and the option that selects the output, in this order
     ("diff", ""): [],
     ("undo", ""): ["--yes"],
     ("redo", ""): ["--yes"],
+    ("forks", ""): [],
     ("adopt", ""): ["a.py"],
     ("forget", ""): [],
     ("approve", ""): [],
@@ -65,6 +66,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_command_prints_the_fields_that_it_declares():
     run("call", "write_file", HOOK)  # leaves a pending approval
     assert CliRunner().invoke(handhold, ["watch", "--", "true"]).exit_code == 0  # makes a baseline
+    assert CliRunner().invoke(handhold, ["fork", "try", "--", "true"]).exit_code == 0  # lets `forks` list one
     for (name, selected_by), arguments in RUNS.items():
         given = [run("approve")[0]["id"] if each == ID else each for each in arguments]
         printed = run(name, *given)

@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "redo": CommandSpec("handhold.cli.undo:redo", "Redo what was undone."),
     "run": CommandSpec("handhold.cli.run:run", "Run a command in the sandbox, with its own output and exit status."),
     "watch": CommandSpec("handhold.cli.watch:watch", "Run any program and record what changes, for undo."),
+    "fork": CommandSpec("handhold.cli.fork:fork", "Run any program in a copy of the workspace; merge or drop it."),
+    "forks": CommandSpec("handhold.cli.forks:forks", "List the forks of the workspace."),
     "adopt": CommandSpec("handhold.cli.adopt:adopt", "Record what others changed at some paths."),
     "forget": CommandSpec("handhold.cli.forget:forget", "Remove what is kept of files for undo."),
     "hook": CommandSpec("handhold.cli.hook:hook", "Record the calls of an agent client's own tools."),

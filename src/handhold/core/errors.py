@@ -560,6 +560,24 @@ class UndoConflict(ToolError):
     paths: tuple[str, ...]
 
 
+class ForkUnavailable(ToolError):
+    """A fork cannot be made or used: there is none of that name, it is in use, or there can be no overlay here."""
+
+    code, error_source = "NO_FORK", ErrorSource.TOOL
+    fork: str
+    because: str
+
+
+class MergeConflict(ToolError):
+    """Both a fork and somebody else changed these paths. Nothing was merged."""
+
+    code, error_source = "MERGE_CONFLICT", ErrorSource.MODEL
+    fork: str
+    paths: tuple[str, ...]
+    reasons: tuple[str, ...]  # one for each path
+    texts: tuple[str, ...] = ()  # one for each path: both sides, between the markers of git; empty if it is not a text
+
+
 class PartialUndo(ToolError):
     """Several calls were to be undone or redone in sequence, and one of them failed."""
 

@@ -182,6 +182,11 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"Only part was {so}: {format_list(done)}. Not {so}: {format_list(left)}, because of {format_list(paths)} ({because})."
         case e.ContentDropped(paths=paths):
             return f"This can no longer be undone: the old content of {format_list(paths)} was dropped to free space."
+        # --- forks
+        case e.ForkUnavailable(fork=fork, because=because):
+            return f"The fork {truncate(fork)} cannot be used: {because}."
+        case e.MergeConflict(fork=fork, paths=paths):
+            return f"Nothing was merged from the fork {truncate(fork)}: {format_list(paths)} changed there and in the workspace. Choose a side, or make them equal and merge again."
         # --- the machine
         case e.PermissionDenied(because=because):
             return f"The operating system denied access to {path}: {because}. The call was correct; ask the user to change the permissions."

@@ -185,21 +185,21 @@ def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -
     command = staging_area.create_folder()
     layer_area, layer_command = staging_area, command
     try:
-        if not _can_hold_layers(staging_area.folder):
+        if not can_hold_layers(staging_area.folder):
             layer_area = _find_layer_area(scratch)
             layer_command = layer_area.create_folder()
         folder = layer_area.path(layer_command)
         upper = os.path.join(folder, UPPER)
         os.mkdir(upper, 0o700)
         os.mkdir(os.path.join(folder, WORK), 0o700)
-        _copy_root_metadata(upper, root)
+        copy_root_metadata(upper, root)
         overlay = RootOverlay(
             root,
             staging_area,
             command,
             layer_area,
             folder,
-            _read_clock_ns(os.path.join(staging_area.path(command), MARKER)),
+            read_clock_ns(os.path.join(staging_area.path(command), MARKER)),
         )
     except BaseException:
         staging_area.drop(command)
@@ -210,7 +210,7 @@ def _create_root_overlay(root: Root, staging_area: StagingArea, scratch: Path) -
 
 
 @cache
-def _can_hold_layers(folder: str) -> bool:
+def can_hold_layers(folder: str) -> bool:
     """Whether an overlay can keep its layer and attributes on this file system."""
     fd = os.open(folder, LIST_FLAGS)
     try:
@@ -238,12 +238,12 @@ def _find_layer_area(scratch: Path) -> StagingArea:
         except OSError:
             log_swallowed()
             continue
-        if _can_hold_layers(str(folder)):
+        if can_hold_layers(str(folder)):
             return area
     raise OverlayUnavailable("no file system here supports an overlay")
 
 
-def _copy_root_metadata(upper: str, root: Root) -> None:
+def copy_root_metadata(upper: str, root: Root) -> None:
     """Copy the root's metadata to the layer's own folder, which represents the root inside."""
     with ExitStack() as opened:
         with root.folder as folder:
@@ -262,7 +262,7 @@ def _copy_root_metadata(upper: str, root: Root) -> None:
         os.utime(fd, ns=(found.st_atime_ns, found.st_mtime_ns))
 
 
-def _read_clock_ns(path: str) -> int:
+def read_clock_ns(path: str) -> int:
     """The current time by the file system's clock, later than anything that has happened there so far."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:

@@ -23,14 +23,21 @@ _scan_cache: dict[tuple[int, int], tuple[float, str]] = {}  # by root: valid unt
 
 def find_overlay_obstacle(root: Root) -> str:
     """Why this root cannot be overlaid; empty if it can."""
-    if root.real == "/":
-        return "the workspace is the root of the file system"
-    if any(is_inside(home, root.real) for home in find_homes()):
-        return "the workspace contains the user's home"
-    if (mount := find_mount_below(root.real)) is not None:
-        return f"{mount} is a mount point"
+    if obstacle := find_mount_obstacle(root.real):
+        return obstacle
     if not has_id_range() and (foreign := _find_foreign_owner(root)):
         return f"{foreign} belongs to another user or group"
+    return ""
+
+
+def find_mount_obstacle(real: str) -> str:
+    """Why no overlay should or can be mounted over this folder; empty if one can. Owners are not checked."""
+    if real == "/":
+        return "the workspace is the root of the file system"
+    if any(is_inside(home, real) for home in find_homes()):
+        return "the workspace contains the user's home"
+    if (mount := find_mount_below(real)) is not None:
+        return f"{mount} is a mount point"
     return ""
 
 

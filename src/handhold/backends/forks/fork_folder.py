@@ -1,0 +1,299 @@
+"""A fork on disk: its layers, what it started from, and its lock, in one folder of the workspace's state.
+
+forks/NAME/fork.json        when it was made, on which roots, and the last mount that is not recorded yet
+           ancestors.json   what the roots had at the paths in the layers; texts/ has the contents of texts
+           layers/N/        the layer over the Nth root, with the work folder that an overlay needs
+           state/           what programs in the fork see as the workspace's state
+           lock             held while something runs in the fork, or somebody merges or drops it
+"""
+
+import errno
+import fcntl
+import json
+import os
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.files.roots import Root
+from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS, remove_tree
+from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, save_ancestors, write_atomically
+from handhold.backends.forks.entries import TreeReader
+from handhold.backends.forks.fork_layer import LayerItem, walk_layer
+from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.errors import ForkUnavailable
+from handhold.logs import log_swallowed, suppress_and_log
+
+FORKS_FOLDER = "forks"  # in the state folder
+TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
+INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
+INNER_STATE_FOLDER, INSIDE_FILE = "state", "fork.txt"
+UPPER, WORK = "upper", "work"
+CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+
+
+@dataclass(frozen=True)
+class MountStart:
+    """When a mount began, by the clock of files and by one that nobody can set."""
+
+    started_ns: int
+    uptime_ns: int
+    boot_id: str
+
+    @classmethod
+    def now(cls, started_ns: int) -> "MountStart":
+        return cls(started_ns, time.clock_gettime_ns(time.CLOCK_BOOTTIME), BOOT_ID_FILE.read_text().strip())
+
+    def earliest_ns(self) -> int:
+        """The earliest ctime that a change since then can have. A clock that was set back makes it earlier."""
+        if self.boot_id != BOOT_ID_FILE.read_text().strip():
+            return self.started_ns
+        elapsed = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - self.uptime_ns
+        lost = elapsed - (time.time_ns() - self.started_ns)
+        return self.started_ns - (lost if lost > CLOCK_TOLERANCE_NS else 0)
+
+
+@dataclass(frozen=True)
+class ForkInfo:
+    """What `fork.json` has."""
+
+    name: str
+    created: float  # seconds since 1970
+    roots: tuple[str, ...]  # the real paths of the overlaid folders, in order
+    mount: MountStart | None = None  # the last one, until what it left is recorded
+
+
+class ForkFolder:
+    """One fork. All that changes it needs its lock, except what happens inside its mount."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.name = folder.name
+
+    @property
+    def info(self) -> ForkInfo:
+        try:
+            found = json.loads((self.folder / INFO_FILE).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise ForkUnavailable(self.name, "there is no such fork") from None
+        mount = found["mount"] and MountStart(**found["mount"])
+        return ForkInfo(found["name"], found["created"], tuple(found["roots"]), mount)
+
+    def save_info(self, info: ForkInfo) -> None:
+        write_atomically(self.folder / INFO_FILE, json.dumps(asdict(info)).encode())
+
+    def upper(self, n: int) -> str:
+        return str(self.folder / "layers" / str(n) / UPPER)
+
+    def work(self, n: int) -> str:
+        return str(self.folder / "layers" / str(n) / WORK)
+
+    @property
+    def texts(self) -> Path:
+        return self.folder / TEXTS_FOLDER
+
+    @property
+    def inner_state(self) -> Path:
+        return self.folder / INNER_STATE_FOLDER
+
+    # --- the lock
+
+    @contextmanager
+    def locked(self) -> Generator[int]:
+        """The lock as a descriptor, which a mount keeps open while it lives. ForkUnavailable if it is taken."""
+        with translate_os_errors(str(self.folder)):
+            try:
+                lock = os.open(self.folder / LOCK_FILE, LOCK_FLAGS, 0o600)
+            except (FileNotFoundError, NotADirectoryError):
+                raise ForkUnavailable(self.name, "there is no such fork") from None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise ForkUnavailable(self.name, "something runs in it") from None
+        try:
+            if not (self.folder / INFO_FILE).exists():
+                raise ForkUnavailable(self.name, "there is no such fork")
+            yield lock
+        finally:
+            os.close(lock)
+
+    @property
+    def is_running(self) -> bool:
+        try:
+            with self.locked():
+                return False
+        except ForkUnavailable:
+            return (self.folder / INFO_FILE).exists()
+
+    # --- what it started from
+
+    def begin_mount(self, marker: str) -> None:
+        """Call it with the lock held, before mounting. What an earlier mount left is recorded first."""
+        self.record_ancestors()
+        started_ns = read_clock_ns(marker)
+        self.save_info(replace(self.info, mount=MountStart.now(started_ns)))
+
+    def record_ancestors(self, *, save: bool = True) -> dict[str, RootAncestors]:
+        """Record what the last mount left. Without `save`, for a fork that is in use, nothing is written."""
+        info, known = self.info, load_ancestors(self.folder / ANCESTORS_FILE)
+        if info.mount is None:
+            return known
+        for n, real in enumerate(info.roots):
+            ancestors = known.setdefault(real, RootAncestors())
+            with self.open_layer(n) as layer, open_base(real) as base, translate_os_errors(real):
+                items = _collect_items(layer)
+                ancestors.update(items, base, self.texts if save else None, info.mount.earliest_ns())
+        if save:
+            save_ancestors(self.folder / ANCESTORS_FILE, known)
+            self._forget_origins()
+            self.save_info(replace(info, mount=None))
+        return known
+
+    def _forget_origins(self) -> None:
+        """Remove from copies where an overlay copied them from.
+
+        If that file has another name in the root by the next mount, the kernel would take both for one file, and
+        answer ESTALE.
+        """
+        for n, real in enumerate(self.info.roots):
+            with self.open_layer(n) as layer, translate_os_errors(real):
+                for item in walk_layer(layer):
+                    if item.is_copy and not item.is_folder:
+                        layer.strip_xattrs(item.rel)
+
+    @contextmanager
+    def open_layer(self, n: int) -> Generator[TreeReader]:
+        fd = os.open(self.upper(n), LIST_FLAGS)
+        try:
+            with TreeReader(fd, is_layer=True) as reader:
+                yield reader
+        finally:
+            os.close(fd)
+
+
+def _collect_items(layer: TreeReader, attempts: int = 3) -> list[LayerItem]:
+    """Everything in the layer; tried again if a program in the fork removes something meanwhile."""
+    while True:
+        try:
+            return list(walk_layer(layer))
+        except (FileNotFoundError, AssertionError):
+            attempts -= 1
+            if not attempts:
+                raise
+            log_swallowed()
+
+
+@contextmanager
+def open_base(real: str) -> Generator[TreeReader]:
+    """The root itself."""
+    with translate_os_errors(real):
+        fd = os.open(real, LIST_FLAGS)
+    try:
+        with TreeReader(fd) as reader:
+            yield reader
+    finally:
+        os.close(fd)
+
+
+class ForkStore:
+    """The forks of a workspace."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.folder = state / FORKS_FOLDER
+
+    def __iter__(self) -> Iterator[ForkFolder]:
+        """Every fork, the oldest first."""
+        if not self.folder.exists():
+            return iter(())
+        found = [ForkFolder(each) for each in self.folder.iterdir() if (each / INFO_FILE).exists()]
+        return iter(
+            sorted((each for each in found if not each.name.startswith(".")), key=lambda each: each.info.created)
+        )
+
+    def get(self, name: str) -> ForkFolder:
+        """ForkUnavailable if there is none of that name."""
+        fork = ForkFolder(self.folder / name)
+        if not (fork.folder / INFO_FILE).exists():
+            known = ", ".join(each.name for each in self)
+            raise ForkUnavailable(name, f"there is no such fork; there are {known}" if known else "there are no forks")
+        return fork
+
+    def create(self, name: str, roots: Sequence[Root]) -> ForkFolder:
+        """A new fork of these folders. It appears at once, complete."""
+        ensure_private_folder(self.folder)
+        self.sweep()
+        temporary = ForkFolder(self.folder / f"{TEMPORARY_PREFIX}{token_hex(8)}")
+        fork = ForkFolder(self.folder / name)
+        with translate_os_errors(str(self.folder)), ExitStack() as undo:
+            ensure_private_folder(temporary.folder)
+            undo.callback(_remove, self.folder, temporary.name)
+            # Others remove what looks abandoned; a lock says that it is not.
+            lock = os.open(temporary.folder / LOCK_FILE, LOCK_FLAGS, 0o600)
+            undo.callback(os.close, lock)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for n, root in enumerate(roots):
+                ensure_private_folder(Path(temporary.upper(n)))
+                ensure_private_folder(Path(temporary.work(n)))
+                copy_root_metadata(temporary.upper(n), root)
+            ensure_private_folder(temporary.inner_state)
+            (temporary.inner_state / INSIDE_FILE).write_bytes(os.fsencode(name) + b"\n")
+            temporary.save_info(ForkInfo(name, time.time(), tuple(root.real for root in roots)))
+            try:
+                os.rename(temporary.folder, fork.folder)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise ForkUnavailable(name, "there is a fork of that name already") from error
+            undo.pop_all()
+            os.close(lock)
+        return fork
+
+    def drop(self, fork: ForkFolder) -> None:
+        """Remove a fork and everything in it. ForkUnavailable if something runs in it."""
+        with fork.locked():
+            self.remove(fork)
+
+    def remove(self, fork: ForkFolder) -> None:
+        """Call it with the fork's lock held."""
+        going = f"{TEMPORARY_PREFIX}{token_hex(8)}"
+        with translate_os_errors(str(fork.folder)):
+            os.rename(fork.folder, self.folder / going)
+            _remove(self.folder, going)
+        with suppress_and_log(OSError):  # until the last one is gone
+            self.folder.rmdir()
+
+    def sweep(self) -> None:
+        """Remove what killed processes left."""
+        for name in os.listdir(self.folder):
+            if name.startswith(TEMPORARY_PREFIX):
+                with suppress_and_log(OSError, ForkUnavailable):
+                    lock = os.open(self.folder / name / LOCK_FILE, LOCK_FLAGS, 0o600)
+                    try:
+                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        _remove(self.folder, name)
+                    finally:
+                        os.close(lock)
+
+
+def _remove(folder: Path, name: str) -> None:
+    fd = os.open(folder, LIST_FLAGS)
+    try:
+        remove_tree(name, fd)
+    finally:
+        os.close(fd)
+
+
+def find_surrounding_fork(state: Path) -> str:
+    """The fork that this process runs in; empty if it runs in none."""
+    try:
+        return os.fsdecode((state / INSIDE_FILE).read_bytes()).strip()
+    except FileNotFoundError:
+        return ""

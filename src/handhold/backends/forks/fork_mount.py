@@ -1,0 +1,158 @@
+"""Run programs in a fork: with an overlay over each of its folders, in a mount namespace that ends with the program.
+
+Nothing is contained. The program has the user's home, network and rights; only the roots, the repository of a linked
+worktree and the state of Handhold are other folders than outside. It has its own process namespace, so that nothing
+outlives the mount: the layer is then complete and can be read.
+"""
+
+import json
+import os
+import select
+import subprocess
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from handhold.backends.forks.fork_folder import ForkFolder
+from handhold.backends.shell.environment import find_system_program
+from handhold.backends.shell.sandbox_support import (
+    MIN_BUBBLEWRAP_VERSION,
+    create_memfd,
+    find_built_binary,
+    find_candidates,
+    format_version,
+    read_version,
+)
+from handhold.core.errors import ForkUnavailable
+from handhold.logs import suppress_and_log
+
+FORK_VARIABLE = "HANDHOLD_FORK"  # the name of the fork, in the environment of programs that run in it
+
+# bubblewrap covers parts of root's /proc. Then the kernel allows no further one, and a sandbox inside would not start.
+MOUNT_PROC_COMMAND = 'mount -t proc proc /proc && exec "$@"'
+STATUS_BYTES = 4096  # more than bubblewrap ever reports
+
+
+@cache
+def find_fork_bubblewrap() -> str:
+    """The first bubblewrap that knows overlays; empty if there is none. Whether it may mount one shows later."""
+    return next((path for _, path in find_candidates() if read_version(path) >= MIN_BUBBLEWRAP_VERSION), "")
+
+
+@cache
+def find_rename_shim() -> str:
+    """A library that copies a folder of the lower layer when a program renames it; empty if it was not built."""
+    return find_built_binary("rename.so")[0]
+
+
+@dataclass(frozen=True)
+class MountedFork:
+    """A fork whose lock is held, in which programs can be started one after the other."""
+
+    fork: ForkFolder
+    state: Path  # of the workspace
+    lock: int
+
+    def run(self, command: Sequence[str], folder: str, wait: Callable[["RunningProgram"], int]) -> int:
+        """Run a program with our own streams; `wait` waits for it and returns its exit status."""
+        with self._launch(command, folder) as (argv, status):
+            fds = self.lock, status
+            with subprocess.Popen(argv, pass_fds=fds, env=self._environment) as process:
+                return wait(RunningProgram(process, status))
+
+    def capture(self, command: Sequence[str], folder: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+        """Run a program that only reads, with this input."""
+        with self._launch(command, folder) as (argv, status):
+            fds = self.lock, status
+            return subprocess.run(
+                argv, input=data, capture_output=True, pass_fds=fds, env=self._environment, check=False
+            )
+
+    @contextmanager
+    def _launch(self, command: Sequence[str], folder: str) -> Generator[tuple[list[str], int]]:
+        """The command line, and a file for bubblewrap's reports. ForkUnavailable if the program did not run."""
+        with os.fdopen(create_memfd("status", b""), "rb") as status:
+            fd = status.fileno()
+            yield self._build_argv(command, folder, fd), fd
+            wait_for_namespace(fd)
+            if b'"exit-code"' not in read_status(fd):
+                raise ForkUnavailable(self.fork.name, "its overlay could not be mounted; `handhold doctor` says more")
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        environment = {**os.environ, FORK_VARIABLE: self.fork.name}
+        if shim := find_rename_shim():
+            environment["LD_PRELOAD"] = ":".join(filter(None, (shim, os.environ.get("LD_PRELOAD", ""))))
+        return environment
+
+    def _build_argv(self, command: Sequence[str], folder: str, status: int) -> list[str]:
+        bubblewrap = find_fork_bubblewrap()
+        if not bubblewrap:
+            version = format_version(MIN_BUBBLEWRAP_VERSION)
+            because = f"a fork needs bubblewrap {version} or later: install the system's or the extra handhold[shell]"
+            raise ForkUnavailable(self.fork.name, because)
+        argv = [bubblewrap, "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent"]
+        if os.geteuid() == 0:
+            command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, "sh", *command)
+        else:
+            argv += ["--proc", "/proc"]
+        layers = sorted((real, n) for n, real in enumerate(self.fork.info.roots))  # outer folders first
+        for real, n in layers:
+            argv += ["--overlay-src", real, "--overlay", self.fork.upper(n), self.fork.work(n), real]
+        argv += ["--bind", str(self.fork.inner_state), str(self.state)]
+        argv += ["--sync-fd", str(self.lock), "--json-status-fd", str(status), "--chdir", folder]
+        return [*argv, "--", *command]
+
+
+@dataclass(frozen=True)
+class RunningProgram:
+    """A program in a fork."""
+
+    process: subprocess.Popen[bytes]
+    status: int  # where bubblewrap reports
+
+    def wait(self) -> int:
+        return self.process.wait()
+
+    def send_signal(self, number: int) -> None:
+        """Pass a signal to the program itself: bubblewrap, which is between us, would only end."""
+        with suppress_and_log(OSError, ValueError):
+            first = read_first_pid(self.status)
+            children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+            for child in children:
+                os.kill(int(child), number)
+
+
+def read_status(fd: int) -> bytes:
+    return os.pread(fd, STATUS_BYTES, 0)
+
+
+def read_first_pid(status: int) -> int:
+    """The first process in the namespace, which ends after all others."""
+    return json.loads(read_status(status).split(b"\n")[0])["child-pid"]
+
+
+def wait_for_namespace(status: int) -> None:
+    """Wait until no process is left in the namespace: bubblewrap reports the end of the program a little earlier."""
+    with suppress(ProcessLookupError, ValueError):  # it is gone already, or never began
+        fd = os.pidfd_open(read_first_pid(status))
+        try:
+            select.select([fd], [], [])
+        finally:
+            os.close(fd)
+
+
+@contextmanager
+def mount_fork(fork: ForkFolder, state: Path, marker: str) -> Generator[MountedFork]:
+    """Hold a fork's lock while programs run in it, then record what it started from.
+
+    `marker` is a path on the file system of the roots, where a file can be made to read the clock.
+    """
+    with fork.locked() as lock:
+        fork.begin_mount(marker)
+        try:
+            yield MountedFork(fork, state, lock)
+        finally:
+            fork.record_ancestors()

@@ -1,0 +1,41 @@
+"""Three-way merge of texts, by `git merge-file`: its rules are those that people know, conflicts included."""
+
+import os
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+MAX_CONFLICTS = 127  # as many as an exit status can tell; a higher one is a failure
+# No configuration of the user or of a repository applies.
+GIT_ENVIRONMENT = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_DIR": os.devnull}
+
+
+class MergedText(NamedTuple):
+    data: bytes
+    has_conflicts: bool  # then both sides are in `data`, between markers
+
+
+@cache
+def find_git() -> str:
+    """The path of git; empty if it is not installed."""
+    return shutil.which("git") or ""
+
+
+def merge_texts(ancestor: Path, fork: bytes, base: bytes) -> MergedText | None:
+    """None if git is not installed, or one of them is not a text."""
+    git = find_git()
+    if not git:
+        return None
+    with TemporaryDirectory(prefix="handhold-merge-") as folder:
+        ours, theirs = Path(folder, "fork"), Path(folder, "base")
+        ours.write_bytes(fork)
+        theirs.write_bytes(base)
+        labels = ("-L", "workspace", "-L", "original", "-L", "fork")
+        command = (git, "merge-file", "--stdout", "--diff3", *labels, str(theirs), str(ancestor), str(ours))
+        done = subprocess.run(command, capture_output=True, cwd=folder, env=os.environ | GIT_ENVIRONMENT, check=False)
+    if not 0 <= done.returncode <= MAX_CONFLICTS:
+        return None
+    return MergedText(done.stdout, done.returncode > 0)

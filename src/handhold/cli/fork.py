@@ -1,0 +1,254 @@
+"""`handhold fork`: run any program in a copy of the workspace, then look at what it changed, merge it or drop it."""
+
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from handhold.cli import options
+from handhold.cli.diff import DiffJSON, colour_diff
+from handhold.cli.diffstat import count_files, format_counts, format_file_count, format_stats, parse_stats, sum_stats
+from handhold.cli.git_files import is_git_internal
+from handhold.cli.options import exit_with_error, open_toolbox, print_json, report_errors
+from handhold.cli.prompt import TerminalApprover, is_interactive
+from handhold.cli.run import resolve_folder
+from handhold.cli.signals import FORWARDED, exit_like, handle_signals
+from handhold.cli.terminal import is_stderr_terminal, is_stdout_terminal
+from handhold.core.choices import Mode
+from handhold.core.errors import MergeConflict, ToolError
+from handhold.core.text.display_text import escape_invisible
+
+if TYPE_CHECKING:
+    from handhold.backends.forks.fork_mount import RunningProgram
+    from handhold.forks import Fork, MergeReport, Side
+    from handhold.toolbox import Toolbox
+
+IGNORED_SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
+MAX_LISTED = 20  # paths in a message
+EXIT_STATUS = """\b
+Exit status: that of COMMAND, or death by the same signal; else
+  1  refused or failed; the reason is printed
+  2  usage error"""
+
+
+class ForkJSON(TypedDict):
+    name: str
+    created: float  # seconds since 1970
+    running: bool
+    files: int  # that it changed
+    added: int  # lines
+    removed: int
+
+
+class MergeJSON(TypedDict):
+    fork: str
+    paths: list[str]  # that were changed
+    branches: list[str]  # git refs that the fork's branches have now
+    ignored: list[str]  # files that git ignores, which were left in the fork
+    notes: list[str]
+    dropped: bool  # whether the fork is gone, because nothing was left in it
+
+
+JSON_OUTPUT = {"diff": DiffJSON, "merge": MergeJSON}
+
+
+class ForkGroup(click.Group):
+    """A group in which a name that is no command is that of a fork: `fork NAME` is short for `fork start NAME`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["start", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=ForkGroup)
+def fork() -> None:
+    """Run any program in a fork: a copy of the workspace that takes milliseconds, at the workspace's own path.
+
+    `handhold fork NAME -- COMMAND` makes the fork NAME, if there is none, and runs COMMAND in it. What it changes in
+    the workspace stays in the fork until you merge or drop it. Nothing else is contained: COMMAND has your home, your
+    network and your rights.
+    """
+
+
+def add_workspace_options(command: Any) -> Any:
+    for option in (options.state, options.root):
+        command = option(command)
+    return command
+
+
+def open_box(
+    root: tuple[Path, ...], state: Path | None, session: str = "default", policy: Mode | None = None
+) -> "Toolbox":
+    given = options.ToolboxOptions(
+        root=root, dialect="handhold", session=session, state=state, policy=policy, shell="contained"
+    )
+    return open_toolbox(given, TerminalApprover() if is_interactive() else None)
+
+
+@fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS)
+@add_workspace_options
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def start(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str]) -> None:
+    """Run COMMAND in the fork NAME, which is made if there is none. Default: your shell. Put -- before COMMAND."""
+    run_in_fork(root, state, name, command or (os.environ.get("SHELL", "/bin/sh"),), make=True)
+
+
+@fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS)
+@add_workspace_options
+@click.argument("name")
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def run(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str]) -> None:
+    """Run COMMAND in the existing fork NAME. Put -- before COMMAND."""
+    run_in_fork(root, state, name, command, make=False)
+
+
+def run_in_fork(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str], *, make: bool) -> None:
+    try:
+        with open_box(root, state) as box:
+            chosen = box.fork(name) if make else box.forks.get(name)
+            status = chosen.run(command, cwd=resolve_folder(box, None), wait=wait_for_program)
+            if is_stderr_terminal():
+                click.echo(describe_fork(chosen), err=True)
+    except (ToolError, OSError) as error:
+        exit_with_error(error, as_json=False)
+    exit_like(status)
+
+
+def wait_for_program(program: "RunningProgram") -> int:
+    def forward(number: int, _: FrameType | None) -> None:
+        program.send_signal(number)
+
+    ignored = dict.fromkeys(IGNORED_SIGNALS, signal.SIG_IGN)
+    with handle_signals({number: forward for number in FORWARDED} | ignored):
+        return program.wait()
+
+
+def describe_fork(chosen: "Fork") -> str:
+    stats = parse_stats(chosen.diff())
+    counts = format_counts(*sum_stats(stats)) or "no lines"
+    changed = f"{format_file_count(count_files(stats))} changed ({counts})" if stats else "nothing changed"
+    return f"handhold: fork {chosen.name}: {changed}; see `handhold fork diff {chosen.name}`."
+
+
+@fork.command()
+@add_workspace_options
+@click.argument("name")
+@click.option("--stat", is_flag=True, help="Show only the number of changed lines in each file.")
+@options.as_json
+@report_errors
+def diff(root: tuple[Path, ...], state: Path | None, name: str, stat: bool, as_json: bool) -> int:  # noqa: FBT001
+    """Show what the fork NAME changed, without files that git ignores."""
+    with open_box(root, state) as box:
+        text = box.forks.get(name).diff()
+    stats = parse_stats(text)
+    if as_json:
+        added, removed = sum_stats(stats)
+        print_json(DiffJSON(added=added, removed=removed, files=stats, diff=text))
+    elif stat:
+        for line in format_stats(stats):
+            click.echo(line)
+    elif is_stdout_terminal():
+        for line in colour_diff(text) if text else ():
+            click.echo(line)
+    else:
+        click.echo(text, nl=False)
+    return 0
+
+
+@fork.command()
+@add_workspace_options
+@options.session
+@options.policy_of_call
+@click.argument("name")
+@click.option(
+    "--take",
+    multiple=True,
+    metavar="fork|base[:PATH]",
+    help="Where both changed a path, take the fork's version or the workspace's: for all such paths, or for PATH.",
+)
+@click.option("--all", "include_ignored", is_flag=True, help="Also merge files that git ignores.")
+@options.as_json
+@report_errors
+def merge(
+    root: tuple[Path, ...],
+    state: Path | None,
+    session: str,
+    policy: Mode | None,
+    name: str,
+    take: Sequence[str],
+    include_ignored: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+) -> int:
+    """Merge the fork NAME into the workspace as one change set: `handhold undo` takes it back.
+
+    If the workspace changed meanwhile, texts are merged line by line. If both changed the same lines, the conflict is
+    shown and nothing is written. The fork is dropped if nothing is left in it.
+    """
+    sides = dict(map(parse_side, take))
+    with open_box(root, state, session, policy) as box:
+        try:
+            report = box.forks.get(name).merge(take=sides, include_ignored=include_ignored)
+        except MergeConflict as conflict:
+            if not as_json:
+                print_conflict(conflict)
+            raise
+    if as_json:
+        print_json(MergeJSON(**vars(report)))
+    else:
+        print_report(report)
+    return 0
+
+
+def parse_side(given: str) -> "tuple[str, Side]":
+    side, _, path = given.partition(":")
+    if side not in ("fork", "base"):
+        raise click.BadParameter(f"{given!r} is neither fork nor base", param_hint="--take")
+    return os.path.normpath(path) if path else "", side
+
+
+def print_conflict(conflict: MergeConflict) -> None:
+    for path, reason, text in zip(conflict.paths, conflict.reasons, conflict.texts, strict=False):
+        click.echo(escape_invisible(f"{os.path.relpath(path)}: {reason}"), err=True)
+        if text:
+            click.echo("".join(f"    {escape_invisible(line)}\n" for line in text.splitlines()), err=True, nl=False)
+
+
+def print_report(report: "MergeReport") -> None:
+    def format_list(paths: Sequence[str]) -> str:
+        listed = ", ".join(escape_invisible(os.path.relpath(path)) for path in paths[:MAX_LISTED])
+        return listed + (f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else "")
+
+    shown = [path for path in report.paths if not is_git_internal(path)]
+    if report.paths:
+        click.echo(f"Merged {format_list(shown) or 'the commits'}; `handhold undo` takes it back.")
+    else:
+        click.echo("There was nothing to merge.")
+    if report.branches:
+        click.echo(f"The fork's branches are {', '.join(map(escape_invisible, report.branches))}.")
+    for note in report.notes:
+        click.echo(f"Note: {escape_invisible(note)}.")
+    if report.ignored:
+        click.echo(f"Not merged, because git ignores it: {format_list(report.ignored)}. `--all` merges it, too.")
+    if not report.dropped:
+        click.echo(f"The fork {report.fork} was kept; `handhold fork drop {report.fork}` removes it.")
+
+
+@fork.command()
+@add_workspace_options
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.as_json
+@report_errors
+def drop(root: tuple[Path, ...], state: Path | None, names: Sequence[str], as_json: bool) -> int:  # noqa: FBT001
+    """Remove forks and everything that was changed in them. This cannot be undone."""
+    with open_box(root, state) as box:
+        for chosen in [box.forks.get(name) for name in names]:
+            chosen.drop()
+    if as_json:
+        print_json({"dropped": list(names)})
+    return 0

@@ -1,0 +1,345 @@
+"""Forks of a workspace: copies made in milliseconds, for any program, to be merged or dropped. See `docs/forks.md`."""
+
+import os
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.files.roots import Root
+from handhold.backends.files.workspace import Workspace
+from handhold.backends.forks.ancestors import RootAncestors
+from handhold.backends.forks.fork_changes import list_changes
+from handhold.backends.forks.fork_folder import ForkFolder, ForkStore, find_surrounding_fork, open_base
+from handhold.backends.forks.fork_layer import walk_layer
+from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, mount_fork
+from handhold.backends.forks.merge_layer import MergeLayer
+from handhold.backends.forks.repositories import (
+    Capture,
+    ForkedRepository,
+    capture_in_base,
+    find_base_repositories,
+    find_git_folder,
+    find_ignored,
+)
+from handhold.backends.forks.text_merge import MergedText, merge_texts
+from handhold.backends.forks.tree_merge import PathConflict, Side, TreeMerge
+from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers
+from handhold.backends.shell.preflight import find_mount_obstacle
+from handhold.backends.shell.sandbox_layout import find_enclosing_repository
+from handhold.backends.shell.worktrees import find_linked_repository
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.change_diff import shorten_path
+from handhold.core.errors import ForkUnavailable, MergeConflict
+from handhold.core.plans import FileChange
+from handhold.core.ports.shell import PathGuard
+from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import suppress_and_log
+from handhold.pipeline.change_contents import ChangeContents
+from handhold.pipeline.merge import MergeCommitter
+
+FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run"))  # commands of `handhold fork`
+MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
+
+Take = Mapping[str, Side]  # which side wins a conflict, by path relative to the first root; "" for all others
+
+
+@dataclass
+class MergeReport:
+    """What a merge did."""
+
+    fork: str
+    paths: list[str] = field(default_factory=list[str])  # that it changed
+    branches: list[str] = field(default_factory=list[str])  # git refs that the fork's branches have now
+    ignored: list[str] = field(default_factory=list[str])  # that git ignores, and that were therefore left in the fork
+    notes: list[str] = field(default_factory=list[str])
+    dropped: bool = False  # whether the fork is gone: nothing was left in it
+
+
+class Fork:
+    """One fork of a workspace."""
+
+    def __init__(self, forks: "Forks", folder: ForkFolder) -> None:
+        self._forks = forks
+        self._folder = folder
+        self.name = folder.name
+
+    @property
+    def created(self) -> float:
+        """When it was made, in seconds since 1970."""
+        return self._folder.info.created
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a program runs in it now."""
+        return self._folder.is_running
+
+    def run(
+        self, command: Sequence[str], *, cwd: str = "", wait: Callable[[RunningProgram], int] = RunningProgram.wait
+    ) -> int:
+        """Run a program in the fork with the streams of this process; returns its exit status. Nothing is contained.
+
+        cwd: where it starts; by default in the first root.
+        wait: replaces waiting for the program, to pass on signals.
+        """
+        return self._forks.run(self._folder, command, cwd, wait)
+
+    def diff(self) -> str:
+        """What the fork changed, as a diff."""
+        return self._forks.diff(self._folder)
+
+    @property
+    def path(self) -> str:
+        """Where everything that belongs to it is kept."""
+        return str(self._folder.folder)
+
+    def merge(self, *, take: Take | Side = "", include_ignored: bool = False) -> MergeReport:
+        """Merge into the workspace, as one change set that `undo` takes back.
+
+        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
+        include_ignored: also merge files that git ignores.
+
+        Raises MergeConflict if both changed a path and no side was chosen; then nothing is written. Raises Denied or
+        NotApproved if the policy does not allow a change.
+        """
+        return self._forks.merge(self._folder, {"": take} if isinstance(take, str) else take, include_ignored)
+
+    def drop(self) -> None:
+        """Remove the fork and everything in it. Raises ForkUnavailable if a program runs in it."""
+        self._forks.store.drop(self._folder)
+
+
+class Forks:
+    """The forks of a workspace that is open."""
+
+    def __init__(
+        self, files: Workspace, state: Path, guard: PathGuard, contents: ChangeContents, committer: MergeCommitter
+    ) -> None:
+        self._files = files
+        self._state = state
+        self._guard = guard
+        self._contents = contents
+        self._committer = committer
+        self.store = ForkStore(state)
+
+    def __iter__(self) -> Iterator[Fork]:
+        return (Fork(self, folder) for folder in self.store)
+
+    def __contains__(self, name: str) -> bool:
+        return any(fork.name == name for fork in self)
+
+    def get(self, name: str) -> Fork:
+        """ForkUnavailable if there is none of that name."""
+        return Fork(self, self.store.get(name))
+
+    def create(self, name: str) -> Fork:
+        """A new fork. ForkUnavailable if there is one of that name, or if there can be none here."""
+        if not FORK_NAME.fullmatch(name) or name in RESERVED_NAMES:
+            raise ForkUnavailable(name, "a name has letters, digits, '.', '_' and '-', and is not that of a command")
+        self._check_support(name)
+        with ExitStack() as opened:
+            folders = list(self._writable_roots)
+            for real in self._find_outside_repositories():
+                repository = Root.open(real, writable=True)
+                opened.callback(repository.close)
+                folders.append(repository)
+            for folder in folders:
+                if obstacle := find_mount_obstacle(folder.real):
+                    raise ForkUnavailable(name, f"{folder.real} cannot be overlaid: {obstacle}")
+            return Fork(self, self.store.create(name, folders))
+
+    def _check_support(self, name: str) -> None:
+        if surrounding := find_surrounding_fork(self._state):
+            raise ForkUnavailable(name, f"this is the fork {surrounding}, and forks have no forks")
+        roots = self._writable_roots
+        if not roots:
+            raise ForkUnavailable(name, "every root is read-only")
+        for root in roots:
+            if str(self._state).startswith(root.prefix):
+                raise ForkUnavailable(name, f"the state folder is in the workspace, at {self._state}")
+            self._find_marker(name, root)
+        if not can_hold_layers(str(self._state)):
+            raise ForkUnavailable(name, f"the file system of {self._state} cannot hold the layer of an overlay")
+
+    def _find_marker(self, name: str, root: Root) -> str:
+        area = self._files.get_staging_area(root)
+        if area is None:
+            raise ForkUnavailable(name, f"there is no place on the file system of {root.real} for what is merged")
+        return os.path.join(area.folder, MARKER)
+
+    @property
+    def _writable_roots(self) -> list[Root]:
+        return [root for root in {root.real: root for root in self._files.open_roots}.values() if root.writable]
+
+    def _find_outside_repositories(self) -> list[str]:
+        """Git directories of the roots that are in no root: a program in the fork must not commit there."""
+        reals = [root.real for root in self._writable_roots]
+        found = (find_linked_repository(real) or find_enclosing_repository(real) for real in reals)
+        return [each for each in dict.fromkeys(found) if each and not any(_is_inside(each, real) for real in reals)]
+
+    # --- running and looking
+
+    def run(self, folder: ForkFolder, command: Sequence[str], cwd: str, wait: Callable[[RunningProgram], int]) -> int:
+        marker = self._find_marker(folder.name, self._writable_roots[0])
+        with mount_fork(folder, self._state, marker) as mounted:
+            return mounted.run(command, cwd or self._writable_roots[0].real, wait)
+
+    def diff(self, folder: ForkFolder) -> str:
+        """What git ignores is left out, if that is known."""
+        try:
+            with folder.locked() as lock:
+                return self._diff(folder, folder.record_ancestors(), MountedFork(folder, self._state, lock).capture)
+        except ForkUnavailable:
+            if not folder.is_running:
+                raise
+            return self._diff(folder, folder.record_ancestors(save=False), capture_in_base)
+
+    def _diff(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> str:
+        changes: list[FileChange] = []
+        notes: list[str] = []
+        for n, real in enumerate(folder.info.roots):
+            if real not in self._real_roots:
+                continue
+            known = ancestors.get(real, RootAncestors())
+            with folder.open_layer(n) as layer, open_base(real) as base, translate_os_errors(real):
+                items = list(walk_layer(layer))
+                paths = {rel for rel in (*known.records, *(item.rel for item in items)) if not find_git_folder(rel)}
+                with suppress_and_log(ForkUnavailable):  # then everything is shown
+                    paths -= find_ignored(folder.name, real, sorted(paths), layer, base, capture)
+                for each in list_changes(paths, items, layer, base, known, folder.texts):
+                    path = escape_ambiguous(os.path.join(real, each.rel))
+                    if each.before != each.after:
+                        changes.append(FileChange(path, each.before, each.after, each.new_mode))
+                    if each.old_mode is not None and each.new_mode not in (None, each.old_mode):
+                        shown = shorten_path(path, self._files.roots)
+                        notes.append(f"[{shown}: mode {each.old_mode:o} -> {each.new_mode:o}]\n")
+        return self._contents.diff(sorted(changes, key=lambda change: change.path)) + "".join(notes)
+
+    @property
+    def _real_roots(self) -> set[str]:
+        return {root.real for root in self._writable_roots}
+
+    # --- merging
+
+    def merge(self, folder: ForkFolder, take: Take, include_ignored: bool) -> MergeReport:  # noqa: FBT001
+        report = MergeReport(folder.name)
+        with folder.locked() as lock, ExitStack() as opened:
+            known = folder.record_ancestors()
+            mounted = MountedFork(folder, self._state, lock)
+            roots = [root for root in self._writable_roots if root.real in folder.info.roots]
+            if missing := {*folder.info.roots} & {*self._real_roots} ^ self._real_roots:
+                raise ForkUnavailable(folder.name, f"it was not made of {', '.join(sorted(missing))}")
+            scratch = ensure_private_folder(self._state / "results")
+            overlay = WorkspaceOverlay.create(roots, self._files.get_staging_area, scratch=scratch, checked=True)
+            opened.callback(overlay.discard)
+            uppers = {mount.real: mount.upper for mount in overlay.mounts}
+            merges = [
+                _RootMerge(mounted, folder, folder.info.roots.index(root.real), known, take, report) for root in roots
+            ]
+            conflicts = [
+                (root.real, conflict)
+                for root, merge in zip(roots, merges, strict=True)
+                for conflict in merge.fill(uppers[root.real], include_ignored=include_ignored, first=roots[0].real)
+            ]
+            if conflicts:
+                raise _make_conflict(folder.name, conflicts)
+            effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
+            if effects.conflicts:
+                paths = tuple(conflict.path for conflict in effects.conflicts)
+                raise MergeConflict(folder.name, paths, ("changed in the workspace just now",) * len(paths))
+            report.paths = [change.path for change in effects.files]
+            report.notes += [*effects.notes, *self._note_outside_commits(folder)]
+            if effects.files:
+                arguments = {"fork": folder.name, "take": dict(take), "include_ignored": include_ignored}
+                self._committer.commit(arguments, effects)
+            if not report.ignored and not report.notes:
+                self.store.remove(folder)
+                report.dropped = True
+        return report
+
+    def _note_outside_commits(self, folder: ForkFolder) -> list[str]:
+        outside = [(n, real) for n, real in enumerate(folder.info.roots) if real not in self._real_roots]
+        changed = [real for n, real in outside if os.listdir(folder.upper(n))]
+        return [
+            f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
+            f"to merge them, open it as a second root (--root {real}) before you fork"
+            for real in changed
+        ]
+
+
+class _RootMerge:
+    """The merge of one root's layer."""
+
+    def __init__(
+        self,
+        mounted: MountedFork,
+        folder: ForkFolder,
+        n: int,
+        known: Mapping[str, RootAncestors],
+        take: Take,
+        report: MergeReport,
+    ) -> None:
+        self._mounted = mounted
+        self._folder = folder
+        self._n = n
+        self._real = folder.info.roots[n]
+        self._ancestors = known.get(self._real, RootAncestors())
+        self._take = take
+        self._report = report
+
+    def fill(self, upper: str, *, include_ignored: bool, first: str) -> Collection[PathConflict]:
+        """Fill the layer of the merge; returns the conflicts, if there are any."""
+        real = self._real
+        with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
+            items = list(walk_layer(layer))
+
+            def take(rel: str) -> Side:
+                path = os.path.relpath(os.path.join(real, rel), first)
+                return self._take.get(path, self._take.get("", ""))
+
+            merge = TreeMerge(layer, items, base, self._ancestors, self._merge_texts, take)
+            repositories = find_base_repositories(items, base)
+            inside = {rel for rel in merge.paths if find_git_folder(rel) in repositories}
+            paths = {*merge.paths} - inside
+            if not include_ignored:
+                ignored = find_ignored(self._folder.name, real, sorted(paths), layer, base, self._mounted.capture)
+                self._report.ignored += self._list_changed(merge, ignored)
+                paths -= ignored
+            merge.run(paths)
+            placements = merge.placements
+            for each in repositories:
+                found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
+                placements |= found.placements
+                self._report.branches += found.branches
+            if not merge.conflicts:
+                fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    MergeLayer(fd, layer, base).fill(placements)
+                finally:
+                    os.close(fd)
+            return merge.conflicts.values()
+
+    def _list_changed(self, merge: TreeMerge, ignored: Collection[str]) -> list[str]:
+        """Those of the ignored paths that are files, and other ones than in the workspace."""
+        found = ((rel, merge.read_fork(rel, hashed=False)) for rel in sorted(ignored))
+        return [os.path.join(self._real, rel) for rel, entry in found if entry is None or entry.kind != "folder"]
+
+    def _merge_texts(self, ancestor: str, fork: bytes, base: bytes) -> MergedText | None:
+        kept = self._folder.texts / ancestor
+        return merge_texts(kept, fork, base) if kept.exists() else None
+
+
+def _make_conflict(fork: str, conflicts: Sequence[tuple[str, PathConflict]]) -> MergeConflict:
+    return MergeConflict(
+        fork,
+        tuple(os.path.join(real, conflict.rel) for real, conflict in conflicts),
+        tuple(conflict.reason for _, conflict in conflicts),
+        tuple(conflict.text for _, conflict in conflicts),
+    )
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,431 @@
+"""Forks: what a program sees in one, what stays of it, and how it is merged, as root and as a plain user."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from handhold import Toolbox
+from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
+from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
+from handhold.core.policy.rules import Rule
+from tests.backends.shell.forked import as_user
+from tests.faults.trees import tree
+
+needs_git = pytest.mark.skipif(not shutil.which("git"), reason="texts are merged by git")
+TEXT = "".join(f"line {n}\n" for n in range(1, 10))
+
+
+def lay(place: Path) -> Path:
+    root = place / "work"
+    (root / "src").mkdir(parents=True)
+    (root / "old/deep").mkdir(parents=True)
+    (root / "src/a.txt").write_text(TEXT)
+    (root / "b.txt").write_text("b\n")
+    (root / "old/one").write_text("1\n")
+    (root / "old/deep/two").write_text("2\n")
+    return root
+
+
+def open_box(place: Path, **options: object) -> Toolbox:
+    return Toolbox.open(place / "work", state=place / "state", **options)  # pyright: ignore[reportArgumentType]
+
+
+def sh(box: Toolbox, name: str, script: str) -> int:
+    return box.fork(name).run(["sh", "-c", f"set -e; {script}"])
+
+
+def run(who: str, place: Path, work: Callable[[Toolbox, Path], None]) -> None:
+    def do() -> None:
+        root = lay(place)
+        with open_box(place) as box:
+            work(box, root)
+
+    as_user(who, do)
+
+
+def leftovers(place: Path) -> list[str]:
+    return [str(path.relative_to(place)) for path in (place / "state").rglob("*") if "fork" in path.name]
+
+
+# --- one fork
+
+
+def test_a_program_in_a_fork_changes_nothing_outside_until_the_merge_and_one_undo_takes_it_back(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        before = tree(root)
+        script = "sed -i s/2$/two/ src/a.txt; rm -r old; mkdir old; echo 3 >old/three; rm b.txt; ln -s src link; chmod 700 src"
+        assert sh(box, "try", script) == 0
+        assert tree(root) == before
+        assert "+line two" in box.forks.get("try").diff()
+        report = box.forks.get("try").merge()
+        assert report.dropped
+        assert (root / "src/a.txt").read_text() == TEXT.replace("line 2\n", "line two\n")
+        assert sorted(os.listdir(root)) == ["link", "old", "src"]
+        assert os.listdir(root / "old") == ["three"]
+        assert (root / "src").stat().st_mode & 0o777 == 0o700
+        assert leftovers(place) == []
+        assert box.undo().ok
+        assert tree(root) == before
+        assert [entry.call.tool for entry in box.log()] == ["merge", "undo"]
+
+    run(who, place, work)
+
+
+def test_a_fork_has_the_exit_status_the_home_and_the_path_of_the_workspace(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        home = place / "home"
+        home.mkdir()
+        os.environ["HOME"] = str(home)
+        assert sh(box, "try", 'pwd >where; echo "$HANDHOLD_FORK" >name; echo kept >"$HOME/file"; exit 7') == 7
+        assert (home / "file").read_text() == "kept\n"
+        box.fork("try").merge()
+        assert ((root / "where").read_text(), (root / "name").read_text()) == (f"{root}\n", "try\n")
+
+    run(who, place, work)
+
+
+def test_a_fork_lasts_from_one_program_to_the_next_and_dropping_it_leaves_no_trace(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "echo 1 >new; chmod 000 new; mkdir closed; chmod 500 closed") == 0
+        (root / "later").write_text("from the base\n")
+        assert sh(box, "try", "test -e new; cat later >copy; rm later") == 0
+        assert [fork.name for fork in box.forks] == ["try"]
+        assert (root / "later").exists()
+        box.forks.get("try").drop()
+        assert leftovers(place) == []
+        with pytest.raises(ForkUnavailable):
+            box.forks.get("try")
+
+    run(who, place, work)
+
+
+def test_background_processes_end_with_the_program(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "(sleep 2; echo late >late) & echo soon >soon") == 0
+        box.fork("try").merge()
+        time.sleep(2.5)
+        assert (root / "soon").exists()
+        assert not (root / "late").exists()
+
+    run(who, place, work)
+
+
+def test_a_fork_in_use_is_neither_merged_nor_dropped_but_shown(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        fork = box.fork("try")
+        ready = place / "ready"
+
+        def wait(program: RunningProgram) -> int:
+            while not ready.exists():
+                time.sleep(0.01)
+            assert fork.is_running
+            for act in (fork.merge, fork.drop, lambda: fork.run(["true"])):
+                with pytest.raises(ForkUnavailable):
+                    act()
+            assert "+in the fork" in fork.diff()
+            ready.unlink()
+            return program.wait()
+
+        script = f"echo in the fork >new; touch {ready}; while test -e {ready}; do sleep 0.02; done"
+        assert fork.run(["sh", "-c", script], wait=wait) == 0
+        assert not fork.is_running
+        fork.merge()
+        assert (root / "new").exists()
+
+    run(who, place, work)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_killed_fork_keeps_its_work(who: str, place: Path, changed: bool):
+    """Neither the program nor we get to record what it started from. Who changes that before the next mount conflicts."""
+
+    def work(box: Toolbox, root: Path) -> None:
+        ready = place / "ready"
+        box.fork("try")
+        child = os.fork()
+        if not child:
+            try:
+                with open_box(place) as own:
+                    own.fork("try").run(["sh", "-c", f"echo fork >>src/a.txt; touch {ready}; exec sleep 60"])
+            finally:
+                os._exit(0)
+        while not ready.exists():
+            time.sleep(0.01)
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        while box.fork("try").is_running:  # the kernel ends what ran in it
+            time.sleep(0.01)
+        if changed:
+            (root / "src/a.txt").write_text(f"first\n{TEXT}")
+            with pytest.raises(MergeConflict):
+                box.fork("try").merge()
+        box.fork("try").merge(take="fork" if changed else "")
+        assert (root / "src/a.txt").read_text() == f"{TEXT}fork\n"
+
+    run(who, place, work)
+
+
+# --- both sides changed
+
+
+@needs_git
+def test_changes_to_different_lines_are_merged(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "sed -i s/2$/two/ src/a.txt; chmod 755 src/a.txt") == 0
+        (root / "src/a.txt").write_text(TEXT.replace("line 8", "line eight"))
+        box.fork("try").merge()
+        assert (root / "src/a.txt").read_text() == TEXT.replace("line 2", "line two").replace("line 8", "line eight")
+        assert (root / "src/a.txt").stat().st_mode & 0o777 == 0o755
+
+    run(who, place, work)
+
+
+@needs_git
+def test_a_conflict_shows_both_sides_and_writes_nothing(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "sed -i s/2$/fork/ src/a.txt; echo new >new; rm b.txt") == 0
+        (root / "src/a.txt").write_text(TEXT.replace("line 2", "line base"))
+        (root / "b.txt").write_text("changed\n")
+        before = tree(root)
+        with pytest.raises(MergeConflict) as caught:
+            box.fork("try").merge()
+        assert caught.value.paths == (str(root / "b.txt"), str(root / "src/a.txt"))
+        assert "line fork" in caught.value.texts[1]
+        assert "line base" in caught.value.texts[1]
+        assert tree(root) == before
+        report = box.fork("try").merge(take={"": "base", "src/a.txt": "fork"})
+        assert report.dropped
+        assert (root / "b.txt").read_text() == "changed\n"
+        assert "line fork" in (root / "src/a.txt").read_text()
+        assert (root / "new").exists()
+
+    run(who, place, work)
+
+
+SAME_TIMES = "cp -p {path} {path}.keep; printf other >{path}.new; touch -r {path}.keep {path}.new; mv {path}.new {path}; rm {path}.keep"
+CHANGED = {  # what somebody else does to b.txt, which a binary merge cannot resolve
+    "rewritten": "printf 'x\\0y' >b.txt",
+    "replaced, with the old time": SAME_TIMES.format(path="b.txt"),
+    "deleted": "rm b.txt",
+    "replaced by a folder": "rm b.txt; mkdir b.txt",
+    "replaced by a link": "rm b.txt; ln -s src/a.txt b.txt",
+    "written through another name": "ln b.txt ../other; printf other >../other; rm ../other",
+}
+
+
+@pytest.mark.parametrize("how", CHANGED)
+def test_what_somebody_else_changed_is_never_overwritten(who: str, place: Path, how: str):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "printf 'from\\0fork' >b.txt") == 0
+        subprocess.run(["sh", "-c", CHANGED[how]], cwd=root, check=True)
+        before = tree(root)
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+        assert tree(root) == before
+
+    run(who, place, work)
+
+
+WHILE_MOUNTED = {
+    "rewritten": "printf other >src/a.txt",
+    "replaced, with the old time": SAME_TIMES.format(path="src/a.txt"),
+    "deleted": "rm src/a.txt",
+    "in a folder that was swapped for an older one": "mv src gone; mv old src",
+    "in a folder that was swapped and written to": "mv src gone; mv old src; touch src/more",
+}
+
+
+@pytest.mark.parametrize("how", WHILE_MOUNTED)
+def test_what_changes_while_the_fork_is_mounted_is_never_overwritten(who: str, place: Path, how: str):
+    def work(box: Toolbox, root: Path) -> None:
+        (root / "old/a.txt").write_text("older\n")
+        go, ready = place / "go", place / "ready"
+
+        def wait(program: RunningProgram) -> int:
+            while not ready.exists():
+                time.sleep(0.01)
+            subprocess.run(["sh", "-c", WHILE_MOUNTED[how]], cwd=root, check=True)
+            go.touch()
+            return program.wait()
+
+        script = f"echo fork >>src/a.txt; touch {ready}; while ! test -e {go}; do sleep 0.02; done"
+        assert box.fork("try").run(["sh", "-c", script], wait=wait) == 0
+        before = tree(root)
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+        assert tree(root) == before
+
+    run(who, place, work)
+
+
+def test_what_a_fork_sees_of_a_workspace_that_changes_meanwhile(who: str, place: Path):
+    """Pinned, not promised: a file that was not looked at yet is the new one; at the next mount, all are."""
+
+    def work(box: Toolbox, root: Path) -> None:
+        go, ready = place / "go", place / "ready"
+
+        def wait(program: RunningProgram) -> int:
+            while not ready.exists():
+                time.sleep(0.01)
+            (root / "b.txt").write_text("new\n")
+            (root / "created").write_text("new\n")
+            go.touch()
+            return program.wait()
+
+        script = f"touch {ready}; while ! test -e {go}; do sleep 0.02; done; cat b.txt created >{place}/seen"
+        assert box.fork("try").run(["sh", "-c", script], wait=wait) == 0
+        assert (place / "seen").read_text() == "new\nnew\n"
+        assert sh(box, "try", f"cat b.txt created >{place}/again") == 0
+        assert (place / "again").read_text() == "new\nnew\n"
+
+    run(who, place, work)
+
+
+def test_the_same_change_in_both_is_no_conflict(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "echo same >b.txt; echo same >new; rm -r old") == 0
+        (root / "b.txt").write_text("same\n")
+        (root / "new").write_text("same\n")
+        shutil.rmtree(root / "old")
+        report = box.fork("try").merge()
+        assert (report.paths, report.dropped) == ([], True)
+
+    run(who, place, work)
+
+
+def test_files_that_were_added_to_a_deleted_folder_stay(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "rm -r old") == 0
+        (root / "old/added").write_text("added\n")
+        box.fork("try").merge()
+        assert os.listdir(root / "old") == ["added"]
+
+    run(who, place, work)
+
+
+# --- policy
+
+
+def test_a_denied_path_and_a_protected_name_are_judged_as_for_commands(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "mkdir -p .vscode; echo '{}' >.vscode/tasks.json; echo x >new") == 0
+        before = tree(root)
+        with pytest.raises(NotApproved):
+            box.fork("try").merge()
+        assert tree(root) == before
+        assert box.fork("try").diff()
+        rule = Rule("new", "deny", ["create"], "not this one", ["new"], ["old"], paths=["new"])
+        with open_box(place, rules=rule) as strict, pytest.raises(Denied):
+            strict.fork("try").merge()
+        assert tree(root) == before
+
+    run(who, place, work)
+
+
+# --- roots
+
+
+def test_two_roots_are_forked_and_merged_together(who: str, place: Path):
+    def do() -> None:
+        root, other = lay(place), place / "other"
+        other.mkdir()
+        (other / "c").write_text("c\n")
+        with Toolbox.open([root, other], state=place / "state") as box:
+            assert sh(box, "try", f"echo 1 >b.txt; echo 2 >{other}/c") == 0
+            assert ((root / "b.txt").read_text(), (other / "c").read_text()) == ("b\n", "c\n")
+            box.fork("try").merge()
+            assert ((root / "b.txt").read_text(), (other / "c").read_text()) == ("1\n", "2\n")
+            assert box.undo().ok
+            assert ((root / "b.txt").read_text(), (other / "c").read_text()) == ("b\n", "c\n")
+
+    as_user(who, do)
+
+
+def test_a_root_on_tmpfs(who: str):
+    place = Path("/dev/shm") / f"handhold-fork-{os.getpid()}"
+    place.mkdir()
+    if who == "nobody":
+        os.chown(place, 65534, 65534)
+    try:
+
+        def work(box: Toolbox, root: Path) -> None:
+            assert sh(box, "try", "echo 1 >b.txt; rm -r old") == 0
+            box.fork("try").merge()
+            assert (root / "b.txt").read_text() == "1\n"
+            assert not (root / "old").exists()
+
+        run(who, place, work)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def test_a_fork_of_a_fork_is_refused(tmp_path: Path):
+    root = lay(tmp_path)
+    program = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from handhold import Toolbox
+from handhold.core.errors import ForkUnavailable
+with Toolbox.open({str(root)!r}, state={str(tmp_path / "state")!r}) as box:
+    assert not list(box.forks) and not box.log(), "it has a state of its own"
+    try:
+        box.fork("inner")
+    except ForkUnavailable as error:
+        assert "try" in error.because, error
+        sys.exit(5)
+"""
+    with open_box(tmp_path) as box:
+        assert box.fork("try").run([sys.executable, "-c", program]) == 5
+
+
+def test_a_sandbox_can_be_made_in_a_fork(who: str, place: Path):
+    """Agents have their own."""
+
+    def work(box: Toolbox, root: Path) -> None:
+        sandbox = [find_fork_bubblewrap(), "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc"]
+        assert box.fork("try").run([*sandbox, "--dev", "/dev", "--bind", str(root), str(root), "touch", "made"]) == 0
+        box.fork("try").merge()
+        assert (root / "made").exists()
+
+    run(who, place, work)
+
+
+def test_our_own_tools_work_in_a_fork_and_have_a_journal_of_their_own(tmp_path: Path):
+    root = lay(tmp_path)
+    program = f"""
+import sys; sys.path[:0] = {sys.path!r}
+from handhold import Toolbox
+with Toolbox.open({str(root)!r}, state={str(tmp_path / "state")!r}) as box:
+    assert box.call("write_file", {{"path": "kept.txt", "content": "kept"}}).ok
+    assert box.call("edit_file", {{"path": "kept.txt", "old": "kept", "new": "changed"}}).ok
+    assert box.undo().ok
+    assert len(box.log()) == 3
+"""
+    with open_box(tmp_path) as box:
+        assert box.fork("try").run([sys.executable, "-c", program]) == 0
+        assert box.log() == []
+        box.fork("try").merge()
+        assert (root / "kept.txt").read_text() == "kept"
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "é", "a" * 65])
+def test_a_bad_name_is_refused(tmp_path: Path, name: str):
+    (tmp_path / "work").mkdir()
+    with open_box(tmp_path) as box, pytest.raises(ForkUnavailable):
+        box.fork(name)
+    assert leftovers(tmp_path) == []
+
+
+def test_a_state_folder_in_the_workspace_is_refused(tmp_path: Path):
+    with Toolbox.open(tmp_path, state=tmp_path / "state") as box, pytest.raises(ForkUnavailable):
+        box.fork("try")
+
+
+def test_a_workspace_in_memory_has_no_forks():
+    with Toolbox.in_memory({}) as box, pytest.raises(ForkUnavailable):
+        box.fork("try")

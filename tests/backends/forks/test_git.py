@@ -1,0 +1,149 @@
+"""Forks of git repositories: ignored files, commits, and linked worktrees."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from handhold import Toolbox
+from handhold.backends.forks import text_merge
+from handhold.core.errors import ForkUnavailable, MergeConflict
+from tests.backends.shell.forked import as_user
+from tests.faults.trees import tree
+
+pytestmark = pytest.mark.skipif(not shutil.which("git"), reason="needs git")
+GIT = "git -c user.name=a -c user.email=a@example.org -c init.defaultBranch=main"
+
+
+def git(folder: Path, command: str) -> str:
+    done = subprocess.run(f"{GIT} {command}", cwd=folder, shell=True, check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def make_repository(folder: Path) -> Path:
+    folder.mkdir()
+    git(folder, "init -q .")
+    (folder / ".gitignore").write_text("*.log\nbuild/\n")
+    (folder / "a.txt").write_text("a\n")
+    (folder / "tracked.log").write_text("tracked\n")
+    git(folder, "add -f .")
+    git(folder, "commit -qm first")
+    return folder
+
+
+def sh(box: Toolbox, name: str, script: str) -> None:
+    assert box.fork(name).run(["sh", "-c", f"set -e; {script}"]) == 0
+
+
+def test_commits_arrive_as_refs_and_their_files_in_the_working_tree(who: str, place: Path):
+    def work() -> None:
+        root = make_repository(place / "work")
+        head, status = git(root, "rev-parse HEAD"), git(root, "status --porcelain")
+        before = tree(root)
+        with Toolbox.open(root, state=place / "state") as box:
+            sh(
+                box,
+                "try",
+                f"echo b >>a.txt; {GIT} commit -qam second; {GIT} checkout -qb side; echo c >c; {GIT} add c; {GIT} commit -qm third",
+            )
+            assert tree(root) == before
+            report = box.fork("try").merge()
+            assert sorted(report.branches) == ["refs/handhold/try/main", "refs/handhold/try/side"]
+            assert report.dropped
+            assert git(root, "rev-parse HEAD") == head
+            assert git(root, "log --format=%s refs/handhold/try/side").split() == ["third", "second", "first"]
+            assert git(root, "status --porcelain").splitlines() == ["M a.txt", "?? c"]
+            assert git(root, "fsck --strict") == ""
+            assert box.undo().ok
+            assert (git(root, "status --porcelain"), git(root, "for-each-ref refs/handhold")) == (status, "")
+
+    as_user(who, work)
+
+
+def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
+    def work() -> None:
+        root = make_repository(place / "work")
+        with Toolbox.open(root, state=place / "state") as box:
+            sh(
+                box,
+                "try",
+                f"{GIT} checkout -q --detach; {GIT} commit -q --allow-empty -m loose; {GIT} pack-refs --all; {GIT} gc -q",
+            )
+            report = box.fork("try").merge()
+            assert report.branches == ["refs/handhold/try/HEAD"]
+            assert git(root, "log --format=%s refs/handhold/try/HEAD").split() == ["loose", "first"]
+            assert git(root, "fsck --strict") == ""
+            assert git(root, "status --porcelain") == ""
+
+    as_user(who, work)
+
+
+def test_ignored_files_merge_only_if_asked_and_the_fork_is_kept_for_them(who: str, place: Path):
+    def work() -> None:
+        root = make_repository(place / "work")
+        with Toolbox.open(root, state=place / "state") as box:
+            sh(box, "try", "echo 1 >x.log; mkdir build; echo 2 >build/out; echo 3 >>tracked.log; echo 4 >new")
+            assert "x.log" not in box.fork("try").diff()
+            report = box.fork("try").merge()
+            assert report.ignored == [str(root / "build/out"), str(root / "x.log")]
+            assert not report.dropped
+            assert not (root / "x.log").exists()
+            assert not (root / "build").exists()
+            assert (root / "tracked.log").read_text() == "tracked\n3\n"
+            assert (root / "new").exists()
+            report = box.fork("try").merge(include_ignored=True)
+            assert report.dropped
+            assert (root / "build/out").exists()
+
+    as_user(who, work)
+
+
+def test_a_fork_of_a_linked_worktree_leaves_its_repository_alone(who: str, place: Path):
+    def work() -> None:
+        main = make_repository(place / "main")
+        git(main, "worktree add -q ../work -b topic")
+        root, before = place / "work", tree(main)
+        with Toolbox.open(root, state=place / "state") as box:
+            sh(box, "try", f'echo b >>a.txt; {GIT} commit -qam second; test -z "$({GIT} status --porcelain)"')
+            assert tree(main) == before
+            report = box.fork("try").merge()
+            assert (root / "a.txt").read_text() == "a\nb\n"
+            assert str(main / ".git") in report.notes[0]
+            assert not report.dropped
+            assert tree(main) == before
+            assert git(root, "log --format=%s") == "first"
+
+    as_user(who, work)
+
+
+def test_a_worktree_and_its_repository_as_two_roots(who: str, place: Path):
+    def work() -> None:
+        main = make_repository(place / "main")
+        git(main, "worktree add -q ../work -b topic")
+        root = place / "work"
+        with Toolbox.open([root, main], state=place / "state") as box:
+            sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+            report = box.fork("try").merge()
+            assert report.branches == ["refs/handhold/try/topic"]
+            assert git(main, "log --format=%s refs/handhold/try/topic").split() == ["second", "first"]
+
+    as_user(who, work)
+
+
+def test_without_git_texts_conflict_and_ignored_files_must_be_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "echo fork >>a.txt")
+        monkeypatch.setattr("handhold.backends.forks.repositories.find_git", lambda: "")
+        monkeypatch.setattr(text_merge, "find_git", lambda: "")
+        with pytest.raises(ForkUnavailable, match="git is not installed"):
+            box.fork("try").merge()
+        (root / "a.txt").write_text("first\na\n")
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge(include_ignored=True)
+        (root / "a.txt").write_text("a\n")
+        box.fork("try").merge(include_ignored=True)
+        assert (root / "a.txt").read_text() == "a\nfork\n"

@@ -1,0 +1,131 @@
+"""Random histories of a workspace and two forks: each merge equals an independent model, or both report a conflict."""
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from handhold import Toolbox
+from handhold.core.errors import MergeConflict
+from tests.backends.forks.model import Conflict, ModelFork, Operations, Tree
+from tests.backends.shell.forked import as_user
+from tests.faults.trees import tree
+from tests.scale import scaled
+
+HISTORIES = scaled(12, 1000)
+BATCH = scaled(6, 50)
+STEPS = 14
+
+
+def read(root: Path) -> Tree:
+    found: Tree = {}
+    for folder, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            rel, status = str(path.relative_to(root)), path.lstat()
+            mode = stat.S_IMODE(status.st_mode)
+            if path.is_symlink():
+                found[rel] = "link", os.readlink(path), mode
+            elif path.is_dir():
+                found[rel] = "folder", "", mode
+            else:
+                found[rel] = "file", tuple(path.read_text().splitlines()), mode
+    return found
+
+
+class History:
+    def __init__(self, seed: int, place: Path) -> None:
+        self.random = Random(seed)
+        self.operations = Operations(self.random)
+        self.root = place / f"work-{seed}"
+        self.state = place / f"state-{seed}"
+        self.base: Tree = {}
+        self.forks: dict[str, ModelFork] = {}
+        self.merged = self.conflicts = self.false_conflicts = 0
+
+    def play(self) -> None:
+        self.root.mkdir()
+        with Toolbox.open(self.root, state=self.state) as box:
+            self.change_base(8)
+            for _ in range(STEPS):
+                step = self.random.choice((self.change_base, self.run_fork, self.run_fork, self.merge))
+                step(box)  # pyright: ignore[reportArgumentType]
+                assert read(self.root) == self.base
+            for name in list(self.forks):
+                self.merge(box, name)
+                if name in self.forks:
+                    box.fork(name).drop()
+            left = [path for path in self.state.rglob("*") if "fork" in path.name]
+            assert [str(each.relative_to(self.state)) for each in left if each.name != "fork-marker"] == []
+
+    def change_base(self, count: object = None) -> None:
+        for _ in range(count if isinstance(count, int) else self.random.randint(1, 3)):
+            operation = self.operations.make(self.base)
+            subprocess.run(["sh", "-c", f"umask 022; set -e; {operation.command}"], cwd=self.root, check=True)
+            operation.apply(self.base)
+
+    def run_fork(self, box: Toolbox) -> None:
+        name = self.random.choice(("one", "two"))
+        fork = self.forks.setdefault(name, ModelFork())
+        view = fork.view(self.base)
+        chosen = []
+        for _ in range(self.random.randint(1, 4)):
+            chosen.append(self.operations.make(view))
+            chosen[-1].apply(view)
+        script = "\n".join(("umask 022", "set -e", *(each.command for each in chosen)))
+        assert box.fork(name).run(["sh", "-c", script]) == 0, script
+        fork.run(self.base, chosen)
+
+    def merge(self, box: Toolbox, name: str = "") -> None:
+        if not self.forks:
+            return
+        name = name or self.random.choice(list(self.forks))
+        before = tree(self.root)
+        try:
+            expected = self.forks[name].merge(self.base)
+        except Conflict:
+            expected = None
+        try:
+            report = box.fork(name).merge()
+        except MergeConflict:
+            assert tree(self.root) == before
+            self.conflicts += 1
+            self.false_conflicts += expected is not None
+            return
+        assert expected is not None, "merged, where the model has a conflict"
+        assert read(self.root) == expected
+        assert report.dropped
+        self.merged += 1
+        if report.paths:
+            assert box.undo().ok
+            assert tree(self.root) == before
+            assert box.redo().ok
+            assert read(self.root) == expected
+        self.base = expected
+        del self.forks[name]
+
+
+@pytest.mark.skipif(not shutil.which("git"), reason="texts are merged by git")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("first", range(0, HISTORIES, BATCH))
+def test_random_histories(who: str, place: Path, first: int):
+    def work() -> None:
+        histories = [History(seed, place) for seed in range(first, first + BATCH)]
+        for history in histories:
+            history.play()
+            shutil.rmtree(history.root)
+            shutil.rmtree(history.state)
+        merged = sum(each.merged for each in histories)
+        false_conflicts = sum(each.false_conflicts for each in histories)
+        print(
+            f"{merged} merged, {sum(each.conflicts for each in histories)} conflicts, {false_conflicts} of them false"
+        )
+        assert merged
+        assert false_conflicts <= merged / 5, "too many conflicts that are none"
+
+    as_user(who, work)
