@@ -8,6 +8,8 @@ import json
 import os
 from typing import Any
 
+import pytest
+
 from tests.agents.bed import AFTER, HERE, MARKS, SCRIPT, read_files, run_agent, without_settings
 from tests.containers.engine import Container
 
@@ -41,6 +43,17 @@ def test_an_agent_does_what_the_script_says_and_all_of_it_is_recorded_and_undone
     assert report["after"][0]["status"] == 0
     assert without_settings(report["after"][0]["tree"]) == without_settings(report["installed"])
     check_shape(client, report)
+
+
+def test_r31_in_the_local_scope_of_claude_code_nothing_is_to_be_approved(container: Container, client: str):
+    if client != "claude-code":
+        pytest.skip("it has no such scope")
+    report = run_agent(container, client, install=["--local"], home={".claude/settings.json": "{}"})
+    assert report["install"]["status"] == 0
+    assert {".mcp.json", ".claude/settings.json"}.isdisjoint(report["installed"])
+    assert our_tools(conversation(report)[0])
+    calls = [entry["call"] for entry in report["log"] if entry["call"]["tool"] != "foreign"]
+    assert [call["tool"] for call in calls] == [step["recorded"][client] for step in SCRIPT if "recorded" in step]
 
 
 def check_shape(client: str, report: dict[str, Any]) -> None:
