@@ -395,6 +395,31 @@ def test_a_sandbox_can_be_made_in_a_fork(who: str, place: Path):
     run(who, place, work)
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("who", ["nobody"])
+def test_settings_of_ssh_belong_to_a_plain_user_in_a_fork(who: str, place: Path):
+    """Else ssh refuses them, and with it `git push`."""
+    settings = Path("/etc/ssh/ssh_config.d")
+
+    def mount() -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/etc/ssh"], check=True)
+        settings.mkdir()
+        (settings.parent / "ssh_config").write_text(f"Include {settings}/*.conf\n")
+        (settings / "some.conf").write_text("Host nowhere\n User somebody\n")
+
+    def work() -> None:
+        lay(place)
+        with open_box(place) as box:
+            assert (
+                sh(box, "try", f'test "$(stat -c %u {settings}/some.conf)" = "$(id -u)"; cat {settings}/*.conf >copy')
+                == 0
+            )
+            ssh = shutil.which("ssh")
+            assert not ssh or sh(box, "try", f"{ssh} -G nowhere | grep -q '^user somebody$'") == 0
+
+    as_user(who, work, first=mount)
+
+
 def test_our_own_tools_work_in_a_fork_and_have_a_journal_of_their_own(tmp_path: Path):
     root = lay(tmp_path)
     program = f"""
