@@ -42,6 +42,7 @@ from handhold.pipeline.merge import MergeCommitter
 
 FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run"))  # commands of `handhold fork`
+MAX_NAMED = 5  # paths in a note
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
 
 Take = Mapping[str, Side]  # which side wins a conflict, by path relative to the first root; "" for all others
@@ -314,6 +315,9 @@ class _RootMerge:
                 found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
                 placements |= found.placements
                 self._report.branches += found.branches
+                if found.left:
+                    shown = ", ".join(found.left[:MAX_NAMED]) + (" and more" if len(found.left) > MAX_NAMED else "")
+                    self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
             if not merge.conflicts:
                 fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:

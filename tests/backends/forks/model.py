@@ -162,9 +162,10 @@ class ModelFork:
 
     def run(self, base: Tree, operations: list[Operation]) -> None:
         before = self.view(base)
-        after = dict(before)
+        after, changed = dict(before), set[str]()
         for operation in operations:
             touched = operation.apply(after)
+            changed |= touched
             for path in touched | {each for one in touched for each in above(one)}:  # an overlay copies folders above
                 self.own.setdefault(path, None)
                 self.ancestors.setdefault(path, before.get(path))
@@ -173,7 +174,8 @@ class ModelFork:
         for path in list(self.own):
             self.own[path] = after.get(path)
             is_hidden = not self.hidden.isdisjoint(above(path))
-            if self.own[path] is self.ancestors[path] is None and path not in base and not is_hidden:
+            # Deleting what the base does not have leaves nothing behind: the fork is there as the base is.
+            if self.own[path] is None and path in changed and path not in base and not is_hidden:
                 del self.own[path], self.ancestors[path]
 
     def merge(self, base: Tree) -> Tree:
@@ -192,7 +194,7 @@ class ModelFork:
         for path in sorted(merged):
             for each in above(path):  # a folder that is needed is there, or comes back
                 if each not in merged:
-                    if path in base and (path not in self.own or self.own[path] == base[path]):
+                    if merged[path] == base.get(path):  # what stays keeps its folder
                         merged[each] = base[each]
                     elif view.get(each, ("",))[0] == "folder":
                         merged[each] = view[each]

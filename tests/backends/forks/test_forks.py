@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -393,6 +394,37 @@ def test_a_sandbox_can_be_made_in_a_fork(who: str, place: Path):
         assert (root / "made").exists()
 
     run(who, place, work)
+
+
+@pytest.mark.root
+def test_settings_of_ssh_belong_to_a_plain_user_in_a_fork():
+    """Else ssh refuses them, and with it `git push`. The user is not the one as whom root's files appear."""
+    settings, somebody = Path("/etc/ssh/ssh_config.d"), 12345
+    place = Path(tempfile.mkdtemp(prefix="handhold-ssh-"))
+    os.chown(place, somebody, somebody)
+
+    def mount() -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "none", "/etc/ssh"], check=True)
+        settings.mkdir()
+        (settings.parent / "ssh_config").write_text(f"Include {settings}/*.conf\n")
+        (settings / "some.conf").write_text("Host nowhere\n User somebody\n")
+
+    def work() -> None:
+        os.setgroups([])
+        os.setresgid(somebody, somebody, somebody)
+        os.setresuid(somebody, somebody, somebody)
+        os.environ.update(HOME="/nonexistent", PATH="/usr/bin:/bin")
+        lay(place)
+        with open_box(place) as box:
+            assert (
+                sh(box, "try", f'test "$(stat -c %u /etc/passwd {settings}/some.conf | tr "\\n" " ")" = "65534 12345 "')
+                == 0
+            )
+
+    try:
+        as_user("ourselves", work, first=mount)
+    finally:
+        shutil.rmtree(place)
 
 
 def test_our_own_tools_work_in_a_fork_and_have_a_journal_of_their_own(tmp_path: Path):

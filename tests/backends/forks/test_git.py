@@ -79,6 +79,20 @@ def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
     as_user(who, work)
 
 
+def test_tags_stashes_and_settings_stay_in_the_fork_which_is_kept_for_them(who: str, place: Path):
+    def work() -> None:
+        root = make_repository(place / "work")
+        with Toolbox.open(root, state=place / "state") as box:
+            sh(box, "try", f"{GIT} tag v1; echo b >>a.txt; {GIT} stash -q; {GIT} config a.b c; echo new >new")
+            report = box.fork("try").merge()
+            assert (root / "new").exists()
+            assert not report.dropped
+            assert all(name in report.notes[0] for name in (".git/config", ".git/refs/stash", ".git/refs/tags/v1"))
+            assert (git(root, "tag"), git(root, "stash list")) == ("", "")
+
+    as_user(who, work)
+
+
 def test_ignored_files_merge_only_if_asked_and_the_fork_is_kept_for_them(who: str, place: Path):
     def work() -> None:
         root = make_repository(place / "work")

@@ -33,6 +33,7 @@ FORKS_FOLDER = "forks"  # in the state folder
 TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
 INNER_STATE_FOLDER, INSIDE_FILE = "state", "fork.txt"
+SETTINGS_FOLDER = "ssh_config.d"
 UPPER, WORK = "upper", "work"
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
@@ -101,6 +102,14 @@ class ForkFolder:
     @property
     def inner_state(self) -> Path:
         return self.folder / INNER_STATE_FOLDER
+
+    def copy_settings(self, source: Path) -> str:
+        """Copy the files of a folder of settings, so that they belong to us; returns the folder of the copies."""
+        copies = ensure_private_folder(self.folder / SETTINGS_FOLDER)
+        with suppress_and_log(OSError):
+            for file in source.iterdir():
+                write_atomically(copies / file.name, file.read_bytes())
+        return str(copies)
 
     # --- the lock
 

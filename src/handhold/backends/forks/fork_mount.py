@@ -32,6 +32,8 @@ FORK_VARIABLE = "HANDHOLD_FORK"  # the name of the fork, in the environment of p
 
 # bubblewrap covers parts of root's /proc. Then the kernel allows no further one, and a sandbox inside would not start.
 MOUNT_PROC_COMMAND = 'mount -t proc proc /proc && exec "$@"'
+# ssh refuses files there that belong neither to root nor to the user, and root's appear as those of nobody.
+SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 STATUS_BYTES = 4096  # more than bubblewrap ever reports
 
 
@@ -98,6 +100,8 @@ class MountedFork:
             command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, "sh", *command)
         else:
             argv += ["--proc", "/proc"]
+            if os.path.isdir(SSH_SETTINGS) and os.listdir(SSH_SETTINGS):
+                argv += ["--ro-bind", self.fork.copy_settings(Path(SSH_SETTINGS)), SSH_SETTINGS]
         layers = sorted((real, n) for n, real in enumerate(self.fork.info.roots))  # outer folders first
         for real, n in layers:
             argv += ["--overlay-src", real, "--overlay", self.fork.upper(n), self.fork.work(n), real]

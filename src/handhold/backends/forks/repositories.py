@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import subprocess
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from handhold.backends.forks.entries import Entry, Metadata, TreeReader
@@ -22,6 +22,7 @@ GIT = ".git"
 HEADS = "refs/heads/"
 # Objects that others can use as they are. The rest of the folder are indexes that git makes again, and settings.
 OBJECT_PATH = re.compile(r"objects/(?:[0-9a-f]{2}/[0-9a-f]{38,62}|pack/pack-[0-9a-f]{40,64}\.(?:pack|idx|rev))")
+LEFT_PATH = re.compile(r"refs/(?!heads/|remotes/|handhold/).+|config(?:\.worktree)?|hooks/.+|modules/.+|info/.+")
 OBJECT_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 # Nothing in the settings of a repository may start a program, and whoever owns it is known already.
 SAFE_SETTINGS = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "safe.directory=*")
@@ -33,6 +34,7 @@ class GitPlacements(NamedTuple):
 
     placements: dict[str, Placement]
     branches: tuple[str, ...]  # the names of the new refs
+    left: tuple[str, ...]  # what a person may miss, and stays in the fork: tags, stashes, settings, hooks, submodules
 
 
 def find_git_folder(rel: str) -> str:
@@ -74,7 +76,14 @@ class ForkedRepository:
             rel, data = f"{self._folder}/{ref}", f"{value}\n".encode()
             if self._base.stat(rel) is None or self._base.read_bytes(rel) != data:
                 placements[rel] = Placement(self._make_entry(), data)
-        return GitPlacements(placements, tuple(refs))
+        return GitPlacements(placements, tuple(refs), tuple(self._list_left()))
+
+    def _list_left(self) -> Iterator[str]:
+        for item in self._items.values():
+            if LEFT_PATH.fullmatch(item.rel.removeprefix(f"{self._folder}/")) and not item.is_folder:
+                ours = None if item.is_deletion else self._layer.read(item.rel, item.found)
+                if ours != self._base.read(item.rel):
+                    yield item.rel
 
     def _make_entry(self) -> Entry:
         found = self._base.stat(f"{self._folder}/HEAD")
