@@ -139,7 +139,7 @@ def plain() -> Iterator[Path]:
 # --- containers
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def engine() -> Iterator[Engine]:
     # Not tmp_path: the engine's sockets need a short path.
     folder = tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True)
@@ -147,6 +147,6 @@ def engine() -> Iterator[Engine]:
         yield engine
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def image(engine: Engine) -> str:
     return engine.load_image()

@@ -252,10 +252,8 @@ def test_c94_a_command_cannot_reach_the_socket(folder: Path):
     with serving(folder) as server:
         program = folder / "reach.py"
         program.write_text(REACH.format(path=str(socket_path().parent), name=SOCKET_FILE))
-        assert (
-            subprocess.run([sys.executable, program], capture_output=True, text=True, check=True).stdout == "ends 0\n"
-        )
-        done = server.ask("tools/call", {"name": "Bash", "arguments": {"command": f"{sys.executable} reach.py"}})
+        assert subprocess.run(["python3", program], capture_output=True, text=True, check=True).stdout == "ends 0\n"
+        done = server.ask("tools/call", {"name": "Bash", "arguments": {"command": "python3 reach.py"}})
         assert done["content"][0]["text"].startswith("ends 2"), done  # ENOENT: it is not there
 
 

@@ -372,10 +372,11 @@ def test_r30_a_background_command_stays_without_network_and_nobody_says_otherwis
         program = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 2)"
         command = f'curl -s -m 2 http://host.invalid/; python3 -c "{program}" || echo closed'
         with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", approver=approver, policy="edit") as box:
-            job = box.call("bash", {"command": command, "background": True}).data["job"]
-            until = time.monotonic() + 30
-            while "closed" not in (reply := box.call("bash_output", {"job": job})).text:
-                assert time.monotonic() < until, reply.text
+            started = box.call("bash", {"command": command, "background": True})
+            printed, until = started.text, time.monotonic() + 30
+            while "closed" not in printed:
+                assert time.monotonic() < until, printed
+                printed += box.call("bash_output", {"job": started.data["job"]}).text
                 time.sleep(0.1)
         assert not any("opens the network" in question.because for question in asked)
         with pytest.raises(TimeoutError):

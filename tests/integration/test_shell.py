@@ -180,7 +180,13 @@ def test_a_folder_that_comes_or_goes_whole_is_shown_file_by_file(desk: Desk):
     reply = desk.done(
         "rm -r old; mkdir -p new/deep; echo came >new/deep/f; ln -s f new/deep/l; head -c 99 /dev/zero >new/b"
     )
-    for line in ("-gone", "+++ b/new/deep/f", "+came", "[new/deep/l: nothing -> a link to f]", "[new/b: binary"):
+    for line in (
+        "-gone",
+        "+++ b/new/deep/f",
+        "+came",
+        "[new/deep/l: nothing -> a link to f]",
+        "[new/b: nothing -> binary",
+    ):
         assert line in reply.ui_extra
     assert "+gone" in desk.box.undo(keep_times=True).ui_extra
     for n in range(3):
