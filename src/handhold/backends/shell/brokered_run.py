@@ -23,9 +23,10 @@ from handhold.backends.shell.brokered_changes import BrokeredChanges
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay import OverlayUnavailable
 from handhold.backends.shell.preflight import find_mount_below
+from handhold.backends.shell.root_effects import join_effects, set_aside
 from handhold.backends.shell.sandbox_layout import Mount
 from handhold.core.errors import NoShell, SystemFailure
-from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
+from handhold.core.plans import Conflict, Effects, FileChange
 
 TURN_TIMEOUT_SECONDS = 600.0  # for another brokered command on the same root to end
 TURN_POLL_SECONDS = 0.01
@@ -128,14 +129,7 @@ class BrokeredRun:
             conflicts = self._roll_back()
             for changes in collected:
                 changes.conclude(conflicts)
-        return Effects(
-            tuple(sorted((change for each in collected for change in each.files), key=lambda change: change.path)),
-            tuple(sorted((clash for each in collected for clash in each.conflicts), key=lambda clash: clash.path)),
-            tuple(sorted({path for each in collected for path in each.protected})),
-            tuple(sorted({path for each in collected for path in each.privileged})),
-            (*(note for each in collected for note in each.notes), *_explain_refusals(records)),
-            tuple(time for each in collected for time in each.times),
-        )
+        return join_effects(collected, _explain_refusals(records))
 
     def _read_log(self) -> list[UndoRecord]:
         assert self._log is not None
@@ -163,19 +157,7 @@ class BrokeredRun:
         return conflicts
 
     def set_aside(self, change: FileChange) -> Conflict:
-        """Keep the command's version of a conflicting change where it can be read, outside its slot."""
-        if not isinstance(change.after, StagedContent):
-            return Conflict(change.path, "mode" if change.after else "deleted")
-        command, slot = change.after.slot.split("/")
-        prepared = next(each for each in self._roots if each.command == command)
-        with translate_os_errors(change.path):
-            folder = prepared.staging_area.open_folder(command)
-            try:
-                extractor = LayerExtractor(folder, command, self._scratch / "conflicts")
-                kept = extractor.move_aside(folder, slot, os.path.basename(change.path))
-                return Conflict(change.path, "changed", kept)
-            finally:
-                os.close(folder)
+        return set_aside(change, self._roots, self._scratch)
 
     def release(self) -> None:
         """The changes stay; only what was needed to undo them is discarded."""

@@ -24,10 +24,11 @@ from handhold.backends.shell.layer import Layer
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay_xattrs import XATTR_PREFIX
 from handhold.backends.shell.preflight import find_overlay_obstacle
+from handhold.backends.shell.root_effects import join_effects, set_aside
 from handhold.backends.shell.sandbox_layout import Mount
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import SystemFailure
-from handhold.core.plans import Conflict, Effects, FileChange, StagedContent
+from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.logs import log_swallowed, suppress_and_log
 
 # File systems that can hold a layer: ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, bcachefs, ZFS.
@@ -143,30 +144,10 @@ class WorkspaceOverlay:
                     os.close(folder)
                 overlay.remove_layer()
             layers.append(layer)
-        return Effects(
-            tuple(sorted((change for layer in layers for change in layer.files), key=lambda change: change.path)),
-            tuple(sorted((each for layer in layers for each in layer.conflicts), key=lambda each: each.path)),
-            tuple(sorted({path for layer in layers for path in layer.protected})),
-            tuple(sorted({path for layer in layers for path in layer.privileged})),
-            tuple(note for layer in layers for note in layer.notes),
-            tuple(time for layer in layers for time in layer.times),
-        )
+        return join_effects(layers)
 
     def set_aside(self, change: FileChange) -> Conflict:
-        """Keep the command's version of a conflicting change where it can be read, outside its slot."""
-        if not isinstance(change.after, StagedContent):
-            return Conflict(change.path, "mode" if change.after else "deleted")
-        command, slot = change.after.slot.split("/")
-        overlay = next(each for each in self._overlays if each.command == command)
-        with translate_os_errors(change.path):
-            folder = overlay.staging_area.open_folder(command)
-            try:
-                extractor = LayerExtractor(folder, command, self._scratch / "conflicts")
-                return Conflict(
-                    change.path, "changed", extractor.move_aside(folder, slot, os.path.basename(change.path))
-                )
-            finally:
-                os.close(folder)
+        return set_aside(change, self._overlays, self._scratch)
 
     def discard(self) -> None:
         """Discard the layers, and the slots that no commit took over. Idempotent."""
