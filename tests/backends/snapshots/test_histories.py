@@ -36,6 +36,7 @@ def run_history(folder: Path, seed: int) -> History:
     return history
 
 
+@pytest.mark.timeout(scaled(60, 1800))
 def test_c94_random_histories_keep_what_entries_promise(tmp_path: Path):
     undone = 0
     for seed in range(scaled(25, 500)):
