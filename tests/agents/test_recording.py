@@ -12,6 +12,7 @@ from tests.scale import nightly
 
 pytestmark = MARKS
 DATA = json.loads((HERE / "recorded.json").read_text(encoding="utf-8"))
+RULES = json.loads((HERE / "rules.json").read_text(encoding="utf-8"))
 RECORDED = tuple(DATA["edits"])  # whose tools the script calls
 Steps = list[list[dict[str, Any]]]
 
@@ -82,12 +83,11 @@ def test_c94_only_our_tools_are_offered_for_files_and_commands(container: Contai
 
 @nightly(sampled_by="tests/cli/test_hook.py::test_c94_what_a_client_does_with_its_own_tools_is_undone_by_call_and_turn")
 def test_c94_the_users_own_rules_decide_as_without_us(container: Container, client: str):
-    """Deny, ask and allow in Claude Code, and the read-only sandbox of Codex. Without a person, what is asked is denied."""
-    if client not in DATA["rules"]:
-        pytest.skip("its rules are not scripted")
-    rules = DATA["rules"][client]
+    """Deny, ask and allow in Claude Code, the read-only sandbox of Codex, what the others deny and allow. Without a person,
+    what is asked is denied."""
+    rules = RULES[client]
     home = {name: json.dumps(settings) for name, settings in rules["home"].items()}
-    run = {"files": DATA["files"], "arguments": rules["arguments"], "home": home, "trees": True}
+    run = {"files": DATA["files"] | rules["files"], "arguments": rules["arguments"], "home": home, "trees": True}
     plain = run_agent(container, client, rules["steps"], plain=True, **run)
     report = run_agent(container, client, rules["steps"], **run)
     made = [
@@ -96,7 +96,7 @@ def test_c94_the_users_own_rules_decide_as_without_us(container: Container, clie
     assert sorted(name for name in made if not name.endswith("/")) == rules["made"]
     assert list(map(comparable, report["trees"])) == list(map(comparable, plain["trees"]))
     assert len(report["trees"]) == len(rules["steps"]) + 1
-    changed = [entry["paths"] for entry in report["log"]]
+    changed = [entry["paths"] for entry in report["log"] if entry["call"]["tool"] != "foreign"]
     assert len(changed) == len(rules["made"])
 
 
