@@ -215,9 +215,20 @@ class UndoService:
         if projected.affects(change.path):
             return True
         try:
-            return is_current(self._files, change.path, change.before)
+            is_expected = is_current(self._files, change.path, change.before)
         except PermissionDenied:  # a command closed a folder above: the commit opens it and checks
             return True
+        # An earlier step changes the same file through another name: its own step checks.
+        return is_expected or self._is_file_among(change.path, projected.contents)
+
+    def _is_file_among(self, path: str, others: Collection[str]) -> bool:
+        """Whether a path is another name (hard link) of a file at one of these paths."""
+        found = self._files.stat(path)
+        if found is None or found.kind != "file" or found.link_count == 1:
+            return False
+        stats = (self._files.stat(other) for other in others)
+        files = ((stat.identity.device, stat.identity.inode) for stat in stats if stat)
+        return (found.identity.device, found.identity.inode) in files
 
     # --- committing
 

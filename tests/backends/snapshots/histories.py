@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from handhold import Target, Toolbox
 from handhold.core.ports.recording import Window
 from handhold.core.text.path_escaping import escape_ambiguous
-from tests.backends.snapshots.model import Model, OpenedWindow, Tree, Violation, check, is_same, pair_names
+from tests.backends.snapshots.model import Model, OpenedWindow, Tree, Violation, check, is_same
 
 Step = tuple[str, int]
 
@@ -211,9 +211,7 @@ class History:
             check(lost is None, "an undo lost a later change", lost)
         else:
             self.model.refused += 1
-            # Of several entries, a later one may have changed a file of an earlier one through another name.
-            shares_file = len(chosen) > 1 and bool(pair_names(disk))
-            check(lost is not None or not chosen or shares_file, "an undo was refused without a reason", reply.code)
+            check(lost is not None or not chosen, "an undo was refused without a reason", reply.code)
             self.check_unchanged(disk, after, reply.code)
         self.model.follow(box, disk, after)
 

@@ -244,6 +244,19 @@ def test_c94_names_that_were_one_file_become_one_file_again(bed: Bed):
     assert (bed.root / "a.txt").samefile(bed.root / "second.txt")
 
 
+def test_c94_a_later_write_through_another_name_does_not_keep_both_from_being_undone(bed: Bed):
+    os.link(bed.root / "a.txt", bed.root / "second.txt")
+    bed.begin("one")
+    with (bed.root / "a.txt").open("a", encoding="utf-8") as file:
+        file.write("more")
+    bed.end("one")
+    assert bed.box.call("Read", {"file_path": "second.txt"}).ok
+    assert bed.box.call("Write", {"file_path": "second.txt", "content": "ours\n"}).ok
+    assert bed.read("a.txt") == "ours\n"
+    assert bed.box.undo(Target.session()).ok
+    assert bed.read("a.txt") == bed.read("second.txt") == "this is a.txt\n"
+
+
 def test_c94_a_copy_is_never_the_file_itself(bed: Bed):
     """A name that comes back after an undo must not share its content with the copy of another name."""
     os.link(bed.root / "a.txt", bed.root / "second.txt")
