@@ -216,6 +216,20 @@ def test_in_the_machines_temporary_folder_it_changes_only_what_its_session_creat
         theirs.unlink()
 
 
+def test_no_way_of_opening_shows_a_hidden_file_in_a_temporary_folder(shell: Bench):
+    """The state folder of this bench is in the machine's temporary folder."""
+    secret = shell.state / "kept"
+    secret.write_text("hidden words\n")
+    program = (
+        "import os, sys\n"
+        "for flags in (0, os.O_CREAT, os.O_RDWR, os.O_RDWR | os.O_CREAT, os.O_CREAT | os.O_NOFOLLOW, os.O_APPEND):\n"
+        "    try: print(os.read(os.open(sys.argv[1], flags), 99))\n"
+        "    except OSError as error: print(error.strerror)\n"
+    )
+    printed = shell.shows(f"python3 -c {shlex.quote(program)} {secret}")
+    assert printed.splitlines() == ["Permission denied"] * 6
+
+
 WORKS = {
     "append through an inherited descriptor": ("exec 3>>a; rm a; echo x >&3; cat /dev/fd/3", "old\nx\n"),
     "reopen a descriptor by name": ("exec 3<a; echo x >/proc/self/fd/3; cat a", "x\n"),

@@ -1,5 +1,6 @@
 """A brokered command reaches its own servers on the loopback interface, and nothing else."""
 
+import shlex
 import socket
 import subprocess
 import sys
@@ -112,6 +113,9 @@ SERVERS = {
     '    r, w = await asyncio.open_connection("127.0.0.1", s.sockets[0].getsockname()[1])\n'
     '    print((await r.read()).decode(), end="")\n'
     "asyncio.run(main())'",
+    "a server that would share its port": "python3 -c '\n"
+    "import socket\n"
+    's = socket.create_server(("127.0.0.1", 0), reuse_port=True); socket.create_connection(s.getsockname()); print("old")\'',
     "a port that was free before": "python3 -c '\n"
     "import socket\n"
     's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'
@@ -123,6 +127,24 @@ SERVERS = {
 def test_a_command_reaches_its_own_server(shell: Bench, command: str):
     (shell.ws / "a").write_text("old\n")
     assert shell.shows(command) == "old\n"
+
+
+def test_a_command_does_not_share_a_port_with_others(shell: Bench):
+    """Some of their connections would be its own, and some of its own theirs."""
+    program = (
+        "import socket, sys\n"
+        "for before in (True, False):\n"
+        "    s = socket.socket()\n"
+        "    if before: s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "    try: s.bind(('127.0.0.1', int(sys.argv[1]))); print('bound')\n"
+        "    except OSError as error: print(error.strerror)\n"
+        "s = socket.create_server(('127.0.0.1', 0)); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "print(s.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))\n"
+    )
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as theirs:
+        port = theirs.getsockname()[1]
+        printed = shell.shows(f"python3 -c {shlex.quote(program)} {port}")
+    assert printed.splitlines() == ["Address already in use", "Address already in use", "0"]
 
 
 def test_named_hosts_are_reached_through_the_proxy_and_no_others(tmp_path: Path, listeners: Listeners):

@@ -57,6 +57,8 @@ REFUSED_OPTIONS = {
     6: (19, 30, 31),  # TCP_REPAIR, TCP_FASTOPEN_CONNECT, TCP_ULP
     41: (1, 57, 75, 78),  # IPV6_ADDRFORM, IPV6_RTHDR, IPV6_TRANSPARENT, IPV6_FREEBIND
 }
+# SO_REUSEPORT: with a listener of others on the same port, some connections would reach it. Set without effect.
+IGNORED_OPTION = (1, 15)
 FIRST_UNKNOWN_SYSCALL = 463  # setxattrat; newer calls may change files in ways that nobody here knows
 PR_SET_DUMPABLE = 4  # a process that is not dumpable could not be served
 AF_UNIX = 1
@@ -124,9 +126,10 @@ def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
 
 def _build_option_steps(allow: bytes) -> list[bytes]:
     steps: list[bytes] = []
-    for level, options in REFUSED_OPTIONS.items():
-        refused = [step for each in options for step in (jump_if(BPF_JUMP_EQUAL, each, 0, 1), _refuse(errno.EPERM))]
-        steps += [load_word(ARGS_OFFSET + 8), *_match(level, [load_word(ARGS_OFFSET + 16), *refused, allow])]
+    answers = [(level, option, errno.EPERM) for level, options in REFUSED_OPTIONS.items() for option in options]
+    for level, option, error in (*answers, (*IGNORED_OPTION, 0)):
+        is_option = [load_word(ARGS_OFFSET + 16), *_match(option, [_refuse(error)])]
+        steps += [load_word(ARGS_OFFSET + 8), *_match(level, is_option)]
     return [*steps, allow]
 
 

@@ -67,7 +67,8 @@ static int open_existing(const struct call *call, const struct object *object, i
     if (!object->root) return CONTINUE;
     if (!is_waiting(call)) return -EINTR;
     int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
-    if (object->root->own_only && writes && !is_ours(object->fd, "", &object->st)) return -EACCES;
+    if (object->root->own_only && !is_ours(object->fd, "", &object->st))
+        return writes ? -EACCES : CONTINUE; /* Landlock knows what is hidden there */
     if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return -EEXIST;
     if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
     switch (object->st.st_mode & S_IFMT) {
