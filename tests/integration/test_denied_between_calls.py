@@ -14,11 +14,11 @@ from handhold import Rule, Toolbox
 from handhold.backends.files import folder_watch, root_scan
 from tests.backends.shell.forked import as_user, place, who  # noqa: F401 — fixtures
 from tests.counting import system_calls
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 pytestmark = [
     pytest.mark.timeout(180),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 TOKEN = "hunter2hunter2"

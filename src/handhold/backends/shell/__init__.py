@@ -82,6 +82,7 @@ class SandboxedShell:
             raise NoShell("commands run only on Linux")
         self._sandbox = create_sandbox(mode)
         self._bubblewrap = self._sandbox.bubblewrap.path if self._sandbox.bubblewrap else ""
+        self._can_hide = bool(self._bubblewrap or self._sandbox.broker)
         self._roots = tuple({root.real: root for root in roots if root.given != RESULTS_PATH}.values())
         self._first_root = self._roots[0].real
         self._get_staging_area = get_staging_area
@@ -114,7 +115,7 @@ class SandboxedShell:
             network=self._sandbox.status.network or bool(self._network),
             named_hosts=has_named_hosts,
         )
-        if not self._bubblewrap and (why_not := explain_unhidden(self._guard.masked_paths(), self._first_root)):
+        if not self._can_hide and (why_not := explain_unhidden(self._guard.masked_paths(), self._first_root)):
             status = replace(status, why_not=(*status.why_not, why_not))
         if why_not := explain_uncounted(self._limits):
             status = replace(status, why_not=(*status.why_not, why_not))
@@ -309,7 +310,7 @@ class SandboxedShell:
         with_stdin: bool = False,
         keeps_changes: bool = True,
     ) -> RunningCommand:
-        if not self._bubblewrap and (why_not := explain_unhidden(denied_paths, self._first_root)):
+        if not self._can_hide and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
         with ExitStack() as stack, translate_os_errors("the shell"):
             roots, folder = [mount.real for mount in mounts], run.folder or self._first_root

@@ -5,6 +5,7 @@ changes a file by its path, Landlock refuses it.
 """
 
 import errno
+import os
 import platform
 from functools import cache
 
@@ -48,6 +49,7 @@ METADATA_SYSCALLS: dict[str, tuple[int | None, int | None]] = {
 }
 SOCKET_SYSCALLS = {"socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)}
 SEND_SYSCALLS = {"sendto": ((44, 206), 3), "sendmsg": ((46, 211), 2), "sendmmsg": ((307, 269), 3)}  # and their flags
+EXEC_SYSCALLS = {"execve": (59, 221), "execveat": (322, 281)}
 PRCTL, IOCTL, SOCKETPAIR, SETSOCKOPT = (157, 167), (16, 29), (53, 199), (54, 208)
 MSG_FASTOPEN = 0x20000000  # connects without connect
 # Level and options that would lead a socket off the loopback interface, or past the broker.
@@ -76,8 +78,11 @@ HARMLESS_FILE_IOCTLS = (
 
 
 @cache
-def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
-    """The filter for a processor architecture, by default this machine's; empty if it is not supported."""
+def build_broker_filter(machine: str = "", *, network: bool = False, reads: bool = False) -> bytes:
+    """The filter for a processor architecture, by default this machine's; empty if it is not supported.
+
+    With `reads`, opening for reading and executing wait for the broker, too: something is hidden in the workspace.
+    """
     kind = ARCHITECTURES.get(machine or platform.machine())
     if kind is None:
         return b""
@@ -90,15 +95,16 @@ def build_broker_filter(machine: str = "", *, network: bool = False) -> bytes:
         if number is None:
             continue
         if name in FLAGS_ARGUMENT:
-            flags = [
-                load_word(ARGS_OFFSET + 8 * FLAGS_ARGUMENT[name]),
-                jump_if(BPF_JUMP_ANY_BIT, WRITE_FLAGS, 0, 1),
-                notify,
-                allow,
-            ]
-            steps += _match(number, flags)
+            wanted = (
+                [jump_if(BPF_JUMP_ANY_BIT, os.O_PATH, 1, 0)]
+                if reads
+                else [jump_if(BPF_JUMP_ANY_BIT, WRITE_FLAGS, 0, 1)]
+            )
+            steps += _match(number, [load_word(ARGS_OFFSET + 8 * FLAGS_ARGUMENT[name]), *wanted, notify, allow])
         else:
             steps += _match(number, [notify])
+    for numbers in EXEC_SYSCALLS.values() if reads else ():
+        steps += _match(numbers[column], [notify])
     pretend = [load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, PR_SET_DUMPABLE, 0, 1), _refuse(0), allow]
     steps += _match(PRCTL[column], pretend)
     steps += _match(IOCTL[column], _build_ioctl_steps(allow))

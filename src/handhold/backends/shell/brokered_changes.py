@@ -68,10 +68,7 @@ class BrokeredChanges:
         self._old_places = sorted(self._list_old_places())
         # Both names of a new hard link are changed, or they would be two files afterwards.
         self._links = {
-            self._history.after(path, index)
-            for index, record in enumerate(records)
-            if record.kind == "link"
-            for path in (record.first, record.second)
+            path for index, record in enumerate(records) if record.kind == "link" for path in self._history.after(index)
         }
         self._pending: list[PendingChange] = []
         self._split_links: list[str] = []
@@ -125,9 +122,8 @@ class BrokeredChanges:
         for index, record in enumerate(self._records):
             if record.kind not in NAMING_KINDS:
                 continue
-            for path in (record.first, record.second) if record.kind in TWO_NAMES else (record.first,):
-                found.add(self._history.before(path, index))
-                found.add(self._history.after(path, index))
+            names = 2 if record.kind in TWO_NAMES else 1
+            found.update(self._history.before(index)[:names], self._history.after(index)[:names])
         prefix = f"{self._root}/"
         inside = (path for path in found if path.startswith(prefix) or path == self._root)
         return sorted(inside, key=lambda path: path.replace("/", "\0"))
@@ -138,9 +134,9 @@ class BrokeredChanges:
             if record.inode in self._born:
                 continue
             if record.kind in ("move", "exchange", "exchanged"):
-                yield self._history.after(record.second, index)
+                yield self._history.after(index)[1]
             elif record.kind == "link":
-                yield self._history.after(record.first, index)
+                yield self._history.after(index)[0]
 
     def _is_at_home(self, path: str, found: os.stat_result) -> bool:
         """Whether this inode was at this path before the command."""
@@ -232,7 +228,7 @@ class BrokeredChanges:
 
     def conclude(self, conflicts: Sequence[str]) -> None:
         """Compare with what was there before. `conflicts` are paths that the rollback left to somebody else."""
-        left = {self._history.before(path, len(self._records)) for path in conflicts}
+        left = {self._history.find_before(path) for path in conflicts}
         for change in self._pending:
             path = escape_ambiguous(change.path)
             if change.path in left:

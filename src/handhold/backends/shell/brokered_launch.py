@@ -61,6 +61,7 @@ def prepare_brokered_launch(
     network: bool | NetworkAccess,
     env: Mapping[str, str],
     hidden: Sequence[str],
+    masks: Sequence[str],
     limit_flags: Sequence[str],
     write_protection: WriteProtection | None,
     tracing: bool,
@@ -76,7 +77,9 @@ def prepare_brokered_launch(
     is_open = network is True
     argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if is_open else ())]
     direct = write_protection is not None
-    for data in (build_filter(direct=direct, tracing=tracing), build_broker_filter(network=is_open)):
+    secrets = find_hidden_inside([mount.real for mount in mounts], masks)
+    broker_filter = build_broker_filter(network=is_open, reads=bool(secrets))
+    for data in (build_filter(direct=direct, tracing=tracing), broker_filter):
         argv += ["-f", files.add_data(data)]
     fds: list[int] = []
     if write_protection:
@@ -88,7 +91,10 @@ def prepare_brokered_launch(
     argv += ["-g", os.path.join(os.path.dirname(tmp), REGISTRY_FILE)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
     hidden = tuple(map(os.path.realpath, hidden))
-    argv += build_place_flags(mounts, hidden=hidden, own=(tmp, home), readable=shown, network=is_open)
+    argv += [flag for place in secrets for flag in ("-h", place)]
+    argv += build_place_flags(
+        mounts, hidden=hidden, masks=(*masks, *secrets), own=(tmp, home), readable=shown, network=is_open
+    )
     command_env = build_environment(env, home=home, tmp=tmp, network=network is not False)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
     proxy = None
@@ -127,12 +133,29 @@ def write_git_settings(state: Path) -> tuple[str, str]:
     return str(settings), str(excludes)
 
 
+def find_hidden_inside(roots: Sequence[str], masks: Sequence[str]) -> list[str]:
+    """What the broker hides in the roots: what a rule denies, secrets of the machine, and those of a home."""
+    homes = {*roots} & {*host_paths.find_homes()}
+    secrets = (
+        *host_paths.list_accessible_secrets(),
+        *(each for home in homes for each in host_paths.find_credentials(home)),
+    )
+    return [place for place in dict.fromkeys((*masks, *secrets)) if host_paths.is_inside_any(place, roots)]
+
+
 def build_place_flags(
-    mounts: Sequence[Mount], *, hidden: Sequence[str], own: Sequence[str], readable: Sequence[str], network: bool
+    mounts: Sequence[Mount],
+    *,
+    hidden: Sequence[str],
+    masks: Sequence[str],
+    own: Sequence[str],
+    readable: Sequence[str],
+    network: bool,
 ) -> list[str]:
     """Flags for the roots, and for the places where the command may write or read.
 
-    `own` are folders of the session, `readable` further places that are shown although they are in a hidden folder.
+    `masks` cannot be read wherever they are. `own` are folders of the session, `readable` further places that are shown
+    although they are in a hidden folder.
     """
     roots = [mount.real for mount in mounts]
     for place in hidden:
@@ -144,7 +167,8 @@ def build_place_flags(
     ]
     covered = (*host_paths.list_hidden_folders(), *hidden, *host_paths.list_accessible_secrets())
     displaced = [mount.upper for mount in mounts if mount.mode == "brokered"]  # the command may have it open
-    visible = [*list_visible_places("/", covered), *roots, *displaced, *exposed, *readable]
+    shown = (place for top in (*roots, *displaced, *exposed, *readable) for place in list_visible_places(top, masks))
+    visible = dict.fromkeys((*list_visible_places("/", (*covered, *masks)), *shown))
     return [
         *(flag for mount in mounts if mount.mode == "brokered" for flag in ("-R", mount.real, mount.upper)),
         *(flag for mount in mounts if mount.mode == "read-only" for flag in ("-O", mount.real)),

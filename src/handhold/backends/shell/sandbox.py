@@ -106,6 +106,7 @@ class Sandbox:
                     network=network,
                     env=env,
                     hidden=hidden,
+                    masks=tuple(masks),
                     limit_flags=launcher_flags,
                     write_protection=write_protection,
                     tracing=tracing,

@@ -78,13 +78,14 @@ struct object {
 int is_waiting(const struct call *call);
 void for_each_descendant(void (*act)(pid_t pid, void *data), void *data);
 int give_descriptor(const struct call *call, int fd, int close_on_exec);
+int give_readable(const struct call *call, int fd, int close_on_exec);
 void answer(const struct call *call, int64_t value, int error, uint32_t flags);
 __attribute__((noreturn)) void stop(const char *why, const char *what);
 
 /* launch.c */
 struct launch {
     char **command;
-    const char *readable[4096];
+    const char **readable;
     int readable_count, filters[2], memory_set, processes_set, network, scoped;
     uint64_t memory, processes, mark;
 };
@@ -94,6 +95,7 @@ void drop_capabilities(void);
 /* paths.c */
 int read_memory(const struct call *call, uint64_t address, void *data, size_t size);
 int read_path(const struct call *call, uint64_t address, char *path);
+int is_below(const char *path, const char *top);
 const struct root *find_root(const char *path);
 int is_writable_place(const char *path);
 int resolve_entry(const struct call *call, int folder, const char *path, struct entry *entry);
@@ -155,6 +157,14 @@ int end_create(const struct entry *entry, int failed);
 int open_file(const struct call *call, int folder, uint64_t path, int flags, mode_t mode);
 int truncate_file(const struct call *call, uint64_t path, int64_t size);
 int handle_metadata(const struct call *call, int number);
+
+/* hidden.c */
+void hide(const char *path);
+int is_hidden(const struct stat *st, const char *path);
+int is_in_hidden_folder(const char *path);
+int holds_hidden(const char *path);
+void prepare_programs(struct launch *launch);
+int start_program(const struct call *call, int folder, uint64_t path, int flags);
 
 /* sockets.c */
 int make_socket(const struct call *call);

@@ -1,5 +1,5 @@
 /* broker -L LIFELINE -l LOG -f FILTER -f NOTIFYING_FILTER [-R ROOT STORE]... [-O ROOT]... [-T FOLDER]... [-w PLACE]... [-r PLACE]...
-          [-i INODE] [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
+          [-h PLACE]... [-i INODE] [-q POLICY] [-g SOCKETS] [-k MARK] [-m BYTES] [-p COUNT] [-n] -- COMMAND [ARGUMENT]...
 
    -L  when the other end of this pipe is closed, everything is killed
    -l  the undo log, which must not exist
@@ -9,6 +9,7 @@
    -T  a temporary folder of the machine, where it may create files and change what its session created
    -w  outside the workspace, where it may write
    -r  where it may read files; reading is denied everywhere else
+   -h  in the workspace, what it may neither read nor change; the filter must then have all that opens files notified
    -i  it may connect to the listening socket with this inode, a proxy
    -q  each change is asked about over this socket first, and refused unless the answer is yes
    -g  a file with what the commands of the session share
@@ -63,6 +64,15 @@ int give_descriptor(const struct call *call, int fd, int close_on_exec) {
     return ANSWERED;
 }
 
+/* The same for a file that is opened for reading, in one call: it may stay open a moment longer. */
+int give_readable(const struct call *call, int fd, int close_on_exec) {
+    struct seccomp_notif_addfd request = {
+        .id = call->id, .srcfd = (uint32_t)fd, .newfd_flags = close_on_exec ? O_CLOEXEC : 0, .flags = SECCOMP_ADDFD_FLAG_SEND};
+    int failed = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &request) < 0 ? -errno : 0;
+    close(fd);
+    return failed ? failed : ANSWERED;
+}
+
 static int dispatch(const struct call *call, int number) {
     const uint64_t *a = call->args;
     switch (number) {
@@ -90,6 +100,8 @@ static int dispatch(const struct call *call, int number) {
         if ((int)a[2] & ~AT_REMOVEDIR) return -EINVAL;
         return remove_entry(call, (int)a[0], a[1], (int)a[2]);
     case SYS_truncate: return truncate_file(call, a[0], (int64_t)a[1]);
+    case SYS_execve: return start_program(call, AT_FDCWD, a[0], 0);
+    case SYS_execveat: return start_program(call, (int)a[0], a[1], (int)a[4]);
     case SYS_socket: return make_socket(call);
     case SYS_bind: return bind_socket(call);
     case SYS_listen: return listen_socket(call);
@@ -205,6 +217,8 @@ int main(int count, char **words) {
     static struct launch launch = {.filters = {-1, -1}};
     const char *log = NULL;
     int lifeline = -1, next = 1;
+    launch.readable = calloc((size_t)count, sizeof *launch.readable);
+    if (!launch.readable) stop("out of memory", "");
     for (; next < count && strcmp(words[next], "--"); next++) {
         const char *word = words[next];
         if (word[0] != '-' || !word[1] || word[2]) stop("not understood: ", word);
@@ -229,9 +243,9 @@ int main(int count, char **words) {
             writable_places[writable_count++] = value;
             break;
         case 'r':
-            if (launch.readable_count == 4096) stop("too many places: ", value);
             launch.readable[launch.readable_count++] = value;
             break;
+        case 'h': hide(value); break;
         case 'k': launch.mark = parse_number(value); break;
         case 'i': allow_listener(parse_number(value)); break;
         case 'q': policy_fd = (int)parse_number(value); break;
@@ -247,6 +261,7 @@ int main(int count, char **words) {
     fcntl(lifeline, F_SETFD, FD_CLOEXEC);
     if (policy_fd >= 0) fcntl(policy_fd, F_SETFD, FD_CLOEXEC);
     open_log(log);
+    prepare_programs(&launch);
     signal(SIGPIPE, SIG_IGN);
     sigset_t handled;
     sigemptyset(&handled);

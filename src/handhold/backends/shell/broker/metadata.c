@@ -27,7 +27,7 @@ static int open_target(const struct call *call, enum way way, int flags, struct 
 static int prepare(const struct call *call, const struct object *object) {
     if (!is_waiting(call)) return -EINTR;
     if (object->root) {
-        int failed = check_root(object->root);
+        int failed = is_hidden(&object->st, object->path) ? -EACCES : check_root(object->root);
         if (!failed && object->root->own_only) return is_ours(object->fd, "", &object->st) ? 0 : -EACCES;
         if (!failed) failed = check_policy(object->path, "", S_ISDIR(object->st.st_mode));
         return failed ? failed : save_metadata(object);

@@ -37,6 +37,11 @@ static int resolve_changed(const struct call *call, int folder, uint64_t address
     return failed;
 }
 
+/* A root, and what is or holds something hidden, stays where it is. */
+static int check_movable(const struct entry *entry, const struct stat *st) {
+    return contains_root(entry->path) || holds_hidden(entry->path) || is_hidden(st, entry->path) ? -EBUSY : 0;
+}
+
 int begin_create(const struct entry *entry, int is_folder) {
     if (entry->root->own_only) return may_change_folder(entry) ? 0 : -EACCES;
     int failed = check_policy(entry->path, "", is_folder);
@@ -122,7 +127,7 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     if (!from.root) failed = -EXDEV;
     else if (to.has_slash) failed = -ENOENT;
     else if (S_ISDIR(from.st.st_mode)) failed = -EPERM;
-    else if (is_copy(&from.st)) failed = -EACCES;
+    else if (is_copy(&from.st) || is_hidden(&from.st, from.path)) failed = -EACCES;
     else failed = check_root(from.root);
     if (!failed && from.root != to.root && (from.root->own_only || to.root->own_only)) failed = -EXDEV;
     if (!failed && from.root->own_only && !is_ours(from.fd, "", &from.st)) failed = -EACCES;
@@ -204,7 +209,7 @@ static int move_own(const struct entry *from, const struct entry *to, const stru
 
 int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, unsigned flags) {
     struct entry from, to;
-    struct stat st;
+    struct stat st, there;
     if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE)) return -EINVAL;
     int first = resolve_changed(call, old_folder, old, &from);
     if (first && first != CONTINUE) return first;
@@ -223,7 +228,8 @@ int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_
         close(to.dir);
         return failed;
     }
-    if (!failed && (contains_root(from.path) || contains_root(to.path))) failed = -EBUSY;
+    if (!failed) failed = check_movable(&from, &st);
+    if (!failed && !lstat_entry(&to, &there)) failed = check_movable(&to, &there);
     if (!failed) failed = check_policy(from.path, to.path, S_ISDIR(st.st_mode));
     if (!failed && flags & RENAME_EXCHANGE) failed = check_policy(to.path, from.path, 1);
     if (!failed && !is_in_born_folder(&from)) failed = save_folder(&from);
@@ -277,7 +283,7 @@ int remove_entry(const struct call *call, int folder, uint64_t address, int is_f
     failed = lstat_entry(&entry, &st);
     if (!failed && (is_folder || entry.has_slash) && !S_ISDIR(st.st_mode)) failed = -ENOTDIR;
     if (!failed && !is_folder && S_ISDIR(st.st_mode)) failed = -EISDIR;
-    if (!failed && contains_root(entry.path)) failed = -EBUSY;
+    if (!failed) failed = check_movable(&entry, &st);
     if (!failed && entry.root->own_only && !is_ours(entry.dir, entry.name, &st)) failed = -EACCES;
     if (!failed && !entry.root->own_only) failed = check_policy(entry.path, "", is_folder);
     if (!failed && !is_in_born_folder(&entry)) failed = save_folder(&entry);

@@ -1,4 +1,4 @@
-/* Opening for writing: the broker opens the file and hands the descriptor over. */
+/* Opening: the broker opens the file and hands the descriptor over. Reading comes here only if something is hidden. */
 
 #include "broker.h"
 #include <signal.h>
@@ -7,10 +7,12 @@
 #define PASSED_FLAGS (O_ACCMODE | O_APPEND | O_SYNC | O_DSYNC | O_DIRECT | O_NOATIME | O_LARGEFILE | O_ASYNC | O_NOCTTY)
 #define MAX_DANGLING_LINKS 8
 
+static int is_read(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_TRUNC | O_CREAT)); }
+
 /* Give a file without the O_NONBLOCK that kept a lease from stopping the broker. Closes it. */
 static int give_file(const struct call *call, int fd, int flags) {
-    if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-    return give_descriptor(call, fd, flags & O_CLOEXEC);
+    if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags & PASSED_FLAGS);
+    return is_read(flags) ? give_readable(call, fd, flags & O_CLOEXEC) : give_descriptor(call, fd, flags & O_CLOEXEC);
 }
 
 static int open_object(const struct object *object, int flags) {
@@ -45,8 +47,8 @@ static int open_regular(const struct call *call, const struct object *object, in
 
 /* It waits for the other side, so another process does. */
 static int open_pipe(const struct call *call, const struct object *object, int flags) {
-    int failed = check_root(object->root);
-    if (!failed) failed = save_metadata(object); /* writing changes its time */
+    int failed = is_read(flags) ? 0 : check_root(object->root);
+    if (!failed && !is_read(flags)) failed = save_metadata(object); /* writing changes its time */
     if (failed) return failed;
     int given = flags & (PASSED_FLAGS | O_NONBLOCK);
     if (flags & O_NONBLOCK || (flags & O_ACCMODE) == O_RDWR) {
@@ -63,12 +65,28 @@ static int open_pipe(const struct call *call, const struct object *object, int f
     _exit(0);
 }
 
+/* Landlock does not let the command read a new file next to a hidden one, so the broker opens it. What Landlock decides
+   alone continues: folders and devices, and files of others in a temporary folder of the machine. */
+static int read_existing(const struct call *call, const struct object *object, int flags) {
+    if (is_hidden(&object->st, object->path)) return -EACCES;
+    if (object->root->own_only && !is_ours(object->fd, "", &object->st)) return CONTINUE;
+    if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
+    switch (object->st.st_mode & S_IFMT) {
+    case S_IFREG: return open_regular(call, object, flags);
+    case S_IFIFO: return open_pipe(call, object, flags);
+    case S_IFLNK: return -ELOOP;
+    default: return CONTINUE;
+    }
+}
+
 static int open_existing(const struct call *call, const struct object *object, int flags) {
     if (!object->root) return CONTINUE;
+    if (is_read(flags)) return read_existing(call, object, flags);
     if (!is_waiting(call)) return -EINTR;
     int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
     if (object->root->own_only && writes && !is_ours(object->fd, "", &object->st)) return -EACCES;
     if ((flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL)) return -EEXIST;
+    if (is_hidden(&object->st, object->path)) return -EACCES;
     if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
     switch (object->st.st_mode & S_IFMT) {
     case S_IFREG: return open_regular(call, object, flags);
@@ -105,15 +123,17 @@ int open_file(const struct call *call, int folder, uint64_t address, int flags, 
     char path[MAX_PATH], target[MAX_PATH];
     if (flags & O_PATH) return CONTINUE; /* nothing can be changed through it */
     int failed = read_path(call, address, path);
-    if (failed) return failed;
+    if (failed) return is_read(flags) ? CONTINUE : failed;
     for (int links = 0; links < MAX_DANGLING_LINKS; links++) {
         failed = resolve_object(call, folder, path, flags & (O_NOFOLLOW | O_EXCL) ? AT_SYMLINK_NOFOLLOW : 0, &object);
         if (!failed) {
+            if (is_read(flags) && !object.st.st_nlink) object.root = find_root(object.path); /* open, without a name */
             if ((flags & O_TMPFILE) == O_TMPFILE) failed = object.root ? -EOPNOTSUPP : CONTINUE;
             else failed = open_existing(call, &object, flags);
             close(object.fd);
             return failed;
         }
+        if (is_read(flags)) return CONTINUE; /* the kernel says what is wrong */
         if (failed != -ENOENT || !(flags & O_CREAT)) return failed == -ELOOP ? CONTINUE : failed;
         failed = resolve_entry(call, folder, path, &entry);
         if (failed) return failed == -ELOOP ? CONTINUE : failed;
@@ -143,7 +163,7 @@ int truncate_file(const struct call *call, uint64_t address, int64_t size) {
     if (!object.root) failed = CONTINUE;
     else if (!is_waiting(call)) failed = -EINTR;
     else if (!S_ISREG(object.st.st_mode)) failed = S_ISDIR(object.st.st_mode) ? -EISDIR : -EINVAL;
-    else failed = check_root(object.root);
+    else failed = is_hidden(&object.st, object.path) ? -EACCES : check_root(object.root);
     if (!failed && object.root->own_only) failed = is_ours(object.fd, "", &object.st) ? 0 : -EACCES;
     else if (!failed) failed = check_policy(object.path, "", 0);
     if (!failed) {

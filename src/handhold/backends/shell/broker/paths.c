@@ -29,7 +29,7 @@ int read_path(const struct call *call, uint64_t address, char *path) {
     return 0;
 }
 
-static int is_below(const char *path, const char *top) {
+int is_below(const char *path, const char *top) {
     size_t size = strlen(top);
     return !strncmp(path, top, size) && (!path[size] || path[size] == '/' || (size && top[size - 1] == '/'));
 }
@@ -169,7 +169,7 @@ int resolve_entry(const struct call *call, int folder, const char *path, struct 
         if (roots[i].store_path[0] && is_below(entry->path, roots[i].store_path)) return close(dir), -EACCES;
     size = strlen(entry->path);
     snprintf(entry->path + size, sizeof entry->path - size, "%s%s", size && entry->path[size - 1] == '/' ? "" : "/", entry->name);
-    return 0;
+    return is_in_hidden_folder(entry->path) ? close(dir), -EACCES : 0;
 }
 
 int describe(int fd, struct object *object) {
