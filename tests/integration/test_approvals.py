@@ -15,11 +15,11 @@ from handhold import Question, Toolbox
 from handhold.core.ports.approvals import ConsentName
 from handhold.pipeline.policy_review import MAX_UNASKED_LOSSES
 from tests.integration import coding_task
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 Opened = Callable[..., Toolbox]

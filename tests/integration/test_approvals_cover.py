@@ -9,9 +9,9 @@ import pytest
 from handhold import Question, Toolbox
 from handhold.adapters.paused_approvals import build_payload
 from handhold.backends.files.manifest import exact_hash
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
-pytestmark = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+pytestmark = pytest.mark.usefixtures("held_by")
 
 BIG = "mkdir d && head -c 1100000 /dev/zero | tr '\\0' {} >d/big && touch -d @1 d/big d"
 HUGE = "truncate -s 65M huge && printf {} | dd of=huge conv=notrunc status=none && touch -d @1 huge"

@@ -14,7 +14,7 @@ from handhold.core.ports.approvals import ConsentName, Question
 from handhold.pipeline.approvals import DIFF_TOO_LONG
 from handhold.server import approvals
 from tests.scale import examples
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 SHOWN: list[Callable[[Question], Iterator[str]]] = [prompt.format_question, approvals.format_question]
 HOOK = ".git/hooks/pre-commit"
@@ -84,7 +84,7 @@ def test_r16_a_command_that_needs_approval_is_never_cut(shown: Callable[[Questio
     assert told[2:] == [f"    {line}" for line in command.split("\n")]
 
 
-@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+@pytest.mark.usefixtures("held_by")
 @pytest.mark.parametrize("folder", ["", "new/"])
 def test_r16_a_waiting_question_holds_all_of_what_needs_approval_and_says_what_it_leaves_out(
     box: Toolbox, ws: Path, folder: str
@@ -105,7 +105,7 @@ def test_r16_a_waiting_question_holds_all_of_what_needs_approval_and_says_what_i
     assert any("are not shown]" in line for line in lines[waiting.uncut :])
 
 
-@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
+@pytest.mark.usefixtures("held_by")
 def test_r16_a_folder_that_needs_approval_is_shown_with_all_that_is_in_it(box: Toolbox, ws: Path):
     asked = run(box, ws, "mkdir -p .vscode/empty && for n in $(seq 250); do echo in $n >.vscode/$n; done")
     waiting = box.store.get_pending(asked.data["approval"])
@@ -128,7 +128,7 @@ def test_r16_a_long_diff_of_one_file_says_what_it_leaves_out(box: Toolbox):
     assert last == "[250,043 more characters of a are not shown]"
 
 
-@pytest.mark.skipif(not has_shadows(), reason="no overlay here")
+@pytest.mark.usefixtures("held_by")
 @pytest.mark.parametrize("folder", ["n", "n\\u200b"], ids=["plain", "that looks escaped"])
 def test_r16_what_may_not_be_read_is_still_shown_to_who_approves_it(ws: Path, tmp_path: Path, folder: str):
     """A settings file that nobody trusts could otherwise hide from the person what it wants approved."""

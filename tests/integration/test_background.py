@@ -11,11 +11,11 @@ from handhold import Rule, Toolbox
 from handhold.backends.shell.seccomp_notify import SyscallNotification, is_refused_by_landlock
 from handhold.core.requests import JobOutput
 from tests.backends.shell.forked import as_user
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 PATIENCE = 50  # seconds
@@ -138,7 +138,7 @@ def test_r11_everything_else_can_be_changed(ws: Path, box: Toolbox):
         box,
         "set -e; umask 027; echo 1 >a; echo 2 >>web/a.txt; mkdir -p d/e; mv a d/e/f; ln d/e/f d/g; ln -s d/g l; mkfifo p;"
         "echo ref >lib/.git/HEAD; mkdir -p lib/.git/refs/heads; : >empty; cp -r d copy; rm -r copy; mv d moved; chmod 600 empty;"
-        "truncate -s 5 empty; mktemp -p . >/dev/null; rm tmp.*; echo x >/tmp/t; mv /tmp/t t; python3 -c \"open('py', 'x').write('1')\";"
+        "truncate -s 5 empty; mktemp -p . >/dev/null; rm tmp.*; echo x >$TMPDIR/t; mv $TMPDIR/t t; python3 -c \"open('py', 'x').write('1')\";"
         "ls; stat -c '%a %n' moved moved/e/f",
     )
     assert printed.endswith("750 moved\n640 moved/e/f\n"), printed

@@ -11,11 +11,11 @@ import pytest
 from handhold import Question, Toolbox
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.people import system_python
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 REFUSED = {

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from handhold import Reply, Toolbox
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 IDENTITY = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a@b.example"}

@@ -16,17 +16,17 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from handhold import OutputChunk, Question, Reply, Target, Toolbox
+from handhold import OutputChunk, Question, Reply, Rule, Target, Toolbox
 from handhold.core.ports.policy import Decision, Verb, Verdict
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.shadows import Facts, seen
 from tests.scale import examples
-from tests.suites.machine import has_shadows
+from tests.suites.held_by import HeldBy, held_by  # noqa: F401 — a fixture
 from tests.suites.policies import OnPlaces
 
 pytestmark = [
     pytest.mark.timeout(120),
-    pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine"),
+    pytest.mark.usefixtures("held_by"),
 ]
 
 OLD = 1_600_000_000_000_000_000  # a time that nothing gets by itself
@@ -151,14 +151,17 @@ def test_u8_a_folder_without_git_previews_undoes_and_redoes(desk: Desk):
     back_and_forth(desk, before, after)
 
 
-def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk):
+def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk, held_by: HeldBy):  # noqa: F811
     desk.lay("echo 1 >a; echo 1 >b")
     sleeps = f"sleep 97.{os.getpid()}4"
 
     def by_hand() -> None:
         while not still_there(sleeps):
             time.sleep(0.05)
-        (desk.ws / "a").write_text("by hand\n")
+        by = desk.ws / "by"  # another inode: with the broker, what others write into the same one is the command's
+        (by if held_by == "broker" else desk.ws / "a").write_text("by hand\n")
+        if held_by == "broker":
+            by.rename(desk.ws / "a")
         wake(sleeps)
 
     hand = threading.Thread(target=by_hand)
@@ -169,7 +172,8 @@ def test_u8_a_conflict_is_kept_and_never_overwritten(desk: Desk):
     assert held.status == "partial"
     [conflict] = held.data["conflicts"]
     assert conflict["path"] == "a"
-    assert "cmd" in desk.tool("read_file", path=conflict["kept"]).text
+    if held_by == "overlay":  # without one, theirs has replaced the command's version
+        assert "cmd" in desk.tool("read_file", path=conflict["kept"]).text
     assert conflict["clash"] == "changed"
     assert desk.box.undo(keep_times=True).status == "success"
     assert (desk.text("a"), desk.text("b")) == ("by hand\n", "1\n")
@@ -400,6 +404,51 @@ def test_a_denied_path_makes_nothing_of_the_command_count(tmp_path: Path, comman
     assert "printed" in reply.text
     assert reply.data["counts"] == "nothing"
     assert reply.data["path"].endswith(("theirs", "old"))
+
+
+WAYS_TO_DENIED = [
+    "echo x >gen/a",
+    "echo x >>gen/a",
+    "truncate -s 0 gen/a",
+    "rm gen/a",
+    "mv gen/a gen/b",
+    "mv gen other",
+    "cp mine new.lock",
+    "mv mine new.lock",
+    "ln mine new.lock",
+    "mkdir new.lock",
+    "mkdir d && touch d/a.lock",
+    "chmod 600 gen/a",
+    "touch gen/a",
+]
+GENERATED = Rule(
+    "generated",
+    "deny",
+    ["change", "create", "delete"],
+    "generated",
+    covers=["gen/a", "x.lock"],
+    does_not_cover=["a"],
+    paths=["gen/**", "*.lock"],
+)
+
+
+@pytest.mark.parametrize("command", WAYS_TO_DENIED)
+def test_a_denied_name_is_refused_before_anything_happens(tmp_path: Path, command: str, held_by: HeldBy):  # noqa: F811
+    """With the broker the command itself is told; on an overlay nobody else sees what it does."""
+    desk = sat_at(tmp_path, rules=[GENERATED])
+    desk.lay("mkdir gen; echo x >gen/a; echo x >mine")
+    before = desk.see()
+    with desk.box:
+        reply = desk.bash(f"({command}) && echo was changed; find . -name '*.lock'; stat -c %a-%s-%Y gen/a")
+        assert desk.see() == before
+        if not (held_by == "overlay" and command == "touch gen/a"):  # whose content is the same
+            assert (reply.status, reply.code) == ("error", "DENIED")
+        if held_by == "broker":
+            assert "denied" in reply.text
+            assert "was changed" not in reply.text
+            assert "new.lock\n" not in reply.text.replace("'new.lock'", "")
+            assert f"{before['gen/a'][1]:o}-2-{OLD // 10**9}" in reply.text
+        assert desk.done("echo y >mine").status == "success"
 
 
 PROTECTED = [
@@ -747,7 +796,7 @@ def test_two_commands_at_once_both_count(desk: Desk):
     assert (desk.text("f1"), desk.text("f2")) == ("1\n", "2\n")
 
 
-def test_u13_an_edit_while_a_command_runs_is_not_lost(desk: Desk):
+def test_u13_an_edit_while_a_command_runs_is_not_lost(desk: Desk, held_by: HeldBy):  # noqa: F811
     desk.lay("echo 1 >a; echo 1 >b")
     desk.tool("read_file", path="a")
     sleeps = f"sleep 97.{os.getpid()}6"
@@ -762,6 +811,11 @@ def test_u13_an_edit_while_a_command_runs_is_not_lost(desk: Desk):
         return await running
 
     reply = asyncio.run(both_of_them())
+    if held_by == "broker":  # the command has seen the edit, and wrote over it
+        assert (desk.text("a"), desk.text("b")) == ("cmd\n", "cmd\n")
+        assert desk.box.undo().status == "success"
+        assert (desk.text("a"), desk.text("b")) == ("edited\n", "1\n")
+        return
     assert [each["path"] for each in reply.data["conflicts"]] == ["a"]
     assert (desk.text("a"), desk.text("b")) == ("edited\n", "cmd\n")
 

@@ -226,6 +226,7 @@ class Effects:
     privileged: tuple[str, ...] = ()  # set-user-id and similar files, and devices
     notes: tuple[str, ...] = ()  # where the overlay behaved differently from a plain folder
     folder_mtimes: tuple[FolderMtime, ...] = ()  # of folders that it touched or changed entries in
+    refused: tuple[str, ...] = ()  # places that it was not allowed to change, because a rule denies it
 
     def exclude(self, conflicts: Sequence[Conflict]) -> "Effects":
         """Leave out the changes of these paths. Places below them stay protected where another change covers them."""

@@ -61,9 +61,12 @@ class Authorizer:
         command: str = "",
         within: Sequence[str] = (),
         privileged: Sequence[str] = (),
+        refused: Sequence[str] = (),
     ) -> CallDecision:
         """Called before a change set is committed. Denied or NotApproved if it must not be."""
-        findings = self._reviewer.review_changes(files, by_command=bool(command), within=within, privileged=privileged)
+        findings = self._reviewer.review_changes(
+            files, by_command=bool(command), within=within, privileged=privileged, refused=refused
+        )
         return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
 
     def authorize_reversal(

@@ -157,7 +157,7 @@ class CommandRunner:
         redact, format_path = self._session.secret_files.make_redactor(started), self._session.format_path
         # A command can put a secret into the name of a file.
         ran = run.conclude(request, replace(finished, effects=effects), lambda place: redact(format_path(place)))
-        if effects is None or not effects.files:
+        if effects is None or not (effects.files or effects.refused):
             if effects and effects.folder_mtimes and not request.preview:
                 self._set_times(effects)
             durable = effects is None
@@ -200,6 +200,7 @@ class CommandRunner:
             command=request.command,
             within=effects.protected,
             privileged=effects.privileged,
+            refused=effects.refused,
         )
         decision = counted if counted.verdict == "approved" else decision  # an approval matters more
         ran = run.add_seen_diffs(ran, files, session.tracker, self._contents.read_content, session.format_path)

@@ -1,8 +1,10 @@
 """Tells a shell which paths are masked, locked or need review, by the policy and the protected names."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from handhold.core.plans import ContentRef, Directory, FileChange
+from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.text.redaction import Redaction
 from handhold.pipeline.policy_review import PolicyReviewer
@@ -38,6 +40,17 @@ class PolicyPathGuard:
         return policy.has_rule_for(place) and all(
             policy.decide(verb, place).verdict is Verdict.DENY for verb in (Verb.READ, Verb.CREATE)
         )
+
+    def find_denied_changes(self) -> Callable[[str], bool] | None:
+        policy = self._session.workspace_policy.for_commands
+        if isinstance(policy, ModePolicy) or (isinstance(policy, RulePolicy) and not policy.denies_changes):
+            return None
+
+        def is_denied(place: str) -> bool:
+            # What may not be read either is left out of the effects.
+            return self._reviewer.find_denial(place) is not None and not self.is_masked(place)
+
+        return is_denied
 
     def redaction(self) -> Redaction | None:
         return self._session.files.with_io_timeout(self._session.secret_files.redaction, lambda: None)

@@ -58,9 +58,17 @@ class PolicyReviewer:
     # --- findings about changes
 
     def review_changes(
-        self, files: Sequence[FileChange], *, by_command: bool, within: Sequence[str], privileged: Sequence[str]
+        self,
+        files: Sequence[FileChange],
+        *,
+        by_command: bool,
+        within: Sequence[str],
+        privileged: Sequence[str],
+        refused: Sequence[str] = (),
     ) -> list[PolicyFinding]:
         """`within` are places in folders that are created or deleted whole, which a rule or protected name may cover.
+
+        `refused` are places that the command would have changed, if a rule did not deny it.
 
         `privileged` are files that would grant privileges to any user who runs them: they need approval in every mode.
         """
@@ -78,6 +86,7 @@ class PolicyReviewer:
             self._find(policy, verb, place, repositories) for place, verb in run.classify_places(within, files)
         ]
         findings += [PolicyFinding(place, PRIVILEGED) for place in privileged]
+        findings += [found for place in refused if (found := self.find_denial(place))]
         if by_command and (loss := self._find_loss(files)):
             findings.append(loss)
         return findings
@@ -153,6 +162,15 @@ class PolicyReviewer:
         return (
             isinstance(before, StagedContent) and session.journal.last_writer(change.path, before.hash) == session.name
         )
+
+    def find_denial(self, place: str) -> PolicyFinding | None:
+        """A rule that denies every change of a place to commands."""
+        policy = self._command_policy
+        if not policy.has_rule_for(place):
+            return None
+        findings = [make_finding(verb, place, policy.decide(verb, place)) for verb in run.CHANGE_VERBS]
+        is_denied = all(each.decision.verdict is Verdict.DENY and each.key != CHANGES_KEY for each in findings)
+        return findings[0] if is_denied else None
 
     # --- questions about places
 

@@ -45,6 +45,9 @@ class NamesOnly:
     def is_masked(self, place: str) -> bool:
         return False
 
+    def find_denied_changes(self) -> None:
+        return None
+
     def redaction(self) -> None:
         return None
 

@@ -28,6 +28,7 @@ RecordKind = Literal[
     "touch",
     "cancel",
     "refused",
+    "denied",
     "started",
     "ended",
 ]
@@ -44,6 +45,7 @@ KINDS: dict[str, RecordKind] = {
     "T": "touch",
     "-": "cancel",
     "R": "refused",
+    "N": "denied",
     "B": "started",
     "E": "ended",
 }
@@ -85,7 +87,7 @@ def read_undo_log(path: Path) -> list[UndoRecord]:
             at = len(records)
             while at and records[at - 1][0] >= start:
                 at -= 1
-            records[at:] = [each for each in records[at:] if each[1].kind in ("save", "created", "refused")]
+            records[at:] = [each for each in records[at:] if each[1].kind in ("save", "created", "refused", "denied")]
         else:
             records.append((offset, record))
     return [record for _, record in records]

@@ -37,6 +37,7 @@ from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.ports.shell import CommandResult, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
+from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import warn_once
 
 BASH = "bash"
@@ -164,7 +165,8 @@ class SandboxedShell:
         with ExitStack() as stack:
             overlay = None if direct else self._create_overlay(stack)
             # On an overlay, what the command moves or removes stays where it is until its changes are committed.
-            redaction, find_redaction = (None, self._guard.redaction) if overlay else (self._guard.redaction(), None)
+            is_lazy = overlay is not None and not self._sandbox.broker
+            redaction, find_redaction = (None, self._guard.redaction) if is_lazy else (self._guard.redaction(), None)
             sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
             stack.callback(sink.drop)
             denied_paths = self._guard.masked_paths()
@@ -362,7 +364,14 @@ class SandboxedShell:
     def _build_write_protection(self, mounts: Sequence[Mount], *, keeps_changes: bool) -> WriteProtection | None:
         """Raise NoShell if more paths are protected than can be mounted."""
         if self._sandbox.broker:
-            return WriteProtection(self._guard.is_locked) if keeps_changes else None
+            if keeps_changes:
+                return WriteProtection(self._guard.is_locked)
+            is_denied = self._guard.find_denied_changes()
+            return (
+                WriteProtection(lambda place, _: is_denied(escape_ambiguous(place)), reviewed=True)
+                if is_denied
+                else None
+            )
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
         paths = self._guard.locked_paths()

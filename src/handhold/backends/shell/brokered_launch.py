@@ -76,9 +76,13 @@ def prepare_brokered_launch(
     mark = compute_mark(os.path.basename(os.path.dirname(log)))
     is_open = network is True
     argv = [broker, *limit_flags, "-k", str(mark), "-l", log, *(("-n",) if is_open else ())]
-    direct = write_protection is not None
-    secrets = find_hidden_inside([mount.real for mount in mounts], masks)
-    broker_filter = build_broker_filter(network=is_open, reads=bool(secrets))
+    direct = write_protection is not None and not write_protection.reviewed
+    roots = [mount.real for mount in mounts]
+    secrets = find_hidden_inside(roots, masks)
+    hidden = tuple(map(os.path.realpath, hidden))
+    # Landlock could not let it read what it creates in a temporary folder that contains something hidden.
+    is_partial = any(host_paths.is_inside_any(place, list_shared_folders(roots, hidden)) for place in (*hidden, *masks))
+    broker_filter = build_broker_filter(network=is_open, reads=bool(secrets) or is_partial)
     for data in (build_filter(direct=direct, tracing=tracing), broker_filter):
         argv += ["-f", files.add_data(data)]
     fds: list[int] = []
@@ -90,7 +94,6 @@ def prepare_brokered_launch(
         fds.append(theirs.fileno())
     argv += ["-g", os.path.join(os.path.dirname(tmp), REGISTRY_FILE)]
     shown = (settings, excludes, *((results,) if results is not None else ()))
-    hidden = tuple(map(os.path.realpath, hidden))
     argv += [flag for place in secrets for flag in ("-h", place)]
     argv += build_place_flags(
         mounts, hidden=hidden, masks=(*masks, *secrets), own=(tmp, home), readable=shown, network=is_open

@@ -27,6 +27,7 @@ from handhold.backends.shell.root_effects import join_effects, set_aside
 from handhold.backends.shell.sandbox_layout import Mount
 from handhold.core.errors import NoShell, SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange
+from handhold.core.text.path_escaping import escape_ambiguous
 
 TURN_TIMEOUT_SECONDS = 600.0  # for another brokered command on the same root to end
 TURN_POLL_SECONDS = 0.01
@@ -129,7 +130,8 @@ class BrokeredRun:
             conflicts = self._roll_back()
             for changes in collected:
                 changes.conclude(conflicts)
-        return join_effects(collected, _explain_refusals(records))
+        denied = dict.fromkeys(escape_ambiguous(record.first) for record in records if record.kind == "denied")
+        return join_effects(collected, _explain_refusals(records), list(denied))
 
     def _read_log(self) -> list[UndoRecord]:
         assert self._log is not None

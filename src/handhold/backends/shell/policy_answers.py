@@ -1,6 +1,7 @@
 """Answers a broker that asks, before each change, whether a path is locked.
 
-Only for commands whose changes stay at once, in the background or by request: nothing reviews them afterwards.
+For commands whose changes stay at once, in the background or by request: nothing reviews them afterwards. For others
+only if a rule denies changes: those do not happen even for the time until the command is rolled back.
 """
 
 import os
@@ -32,22 +33,24 @@ class PolicyAnswers:
     def _serve(self) -> None:
         with suppress_and_log(OSError):
             while question := self._channel.recv(MAX_QUESTION_BYTES):
-                self._channel.send(ALLOWED if self._is_allowed(question) else REFUSED)
+                locked = self._find_locked(question)
+                self._channel.send(ALLOWED if not locked else REFUSED + os.fsencode(locked))
 
-    def _is_allowed(self, question: bytes) -> bool:
-        """A question is the kind, a path, and for a move the new path."""
+    def _find_locked(self, question: bytes) -> str:
+        """A locked path. A question is the kind, a path, and for a move the new path."""
         first, _, second = os.fsdecode(question[1:]).partition("\0")
         is_folder = question[:1] == b"d"
         try:
-            if any(self._is_locked(path, is_folder) for path in (first, second) if path):
-                return False
-            return not (is_folder and second) or not self._has_locked_entry(first, second)
+            for path in (first, second):
+                if path and self._is_locked(path, is_folder):
+                    return path
+            return self._find_locked_entry(first, second) if is_folder and second else ""
         except Exception:  # noqa: BLE001 — the command is waiting, and a bug of ours must not allow its change
             log_swallowed()
-            return False
+            return first
 
-    def _has_locked_entry(self, folder: str, target: str) -> bool:
-        """Whether anything in a folder that moves is locked at its old or at its new place."""
+    def _find_locked_entry(self, folder: str, target: str) -> str:
+        """Something in a folder that moves that is locked at its old or at its new place."""
 
         def fail(error: OSError) -> None:
             raise error
@@ -56,6 +59,7 @@ class PolicyAnswers:
             for names, below in ((folders, True), (files, False)):
                 for name in names:
                     place = f"{above}/{name}"
-                    if self._is_locked(place, below) or self._is_locked(target + place.removeprefix(folder), below):
-                        return True
-        return False
+                    for path in (place, target + place.removeprefix(folder)):
+                        if self._is_locked(path, below):
+                            return path
+        return ""

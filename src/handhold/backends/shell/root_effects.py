@@ -37,7 +37,7 @@ class RootSlots(Protocol):
     def command(self) -> str: ...
 
 
-def join_effects(roots: Sequence[RootEffects], notes: Sequence[str] = ()) -> Effects:
+def join_effects(roots: Sequence[RootEffects], notes: Sequence[str] = (), refused: Sequence[str] = ()) -> Effects:
     return Effects(
         tuple(sorted((change for each in roots for change in each.files), key=lambda change: change.path)),
         tuple(sorted((conflict for each in roots for conflict in each.conflicts), key=lambda conflict: conflict.path)),
@@ -45,6 +45,7 @@ def join_effects(roots: Sequence[RootEffects], notes: Sequence[str] = ()) -> Eff
         tuple(sorted({path for each in roots for path in each.privileged})),
         (*(note for each in roots for note in each.notes), *notes),
         tuple(time for each in roots for time in each.times),
+        tuple(refused),
     )
 
 

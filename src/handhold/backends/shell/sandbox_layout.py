@@ -38,11 +38,12 @@ class WriteProtection:
     """Protected paths, if a command works on a root itself.
 
     `paths` exist and are mounted read-only; `is_write_protected` is called for every name that the command would create
-    and every file that it would open for writing.
+    and every file that it would open for writing. `reviewed` if what the command changes is reviewed later.
     """
 
     is_write_protected: "WriteGuard"
     paths: Sequence[str] = ()
+    reviewed: bool = False
 
 
 def find_exposed_paths(mounts: Sequence[Mount], *, network: bool) -> tuple[str, ...]:

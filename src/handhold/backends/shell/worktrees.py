@@ -36,7 +36,7 @@ def find_linked_repository(root: str) -> str:
 
 def advise_on_worktrees(roots: Iterable[str], output: str) -> tuple[str, ...]:
     """What to do if git reported that such a repository is read-only."""
-    if "Read-only file system" not in output:
+    if "Read-only file system" not in output and "Permission denied" not in output:
         return ()
     outside = dict.fromkeys(common for root in roots if (common := find_linked_repository(root)) and common in output)
     return tuple(

@@ -53,6 +53,12 @@ class RulePolicy:
         return any(each.rule.verdict is not Verdict.ALLOW for each in self._rules_by_verb[Verb.READ])
 
     @cached_property
+    def denies_changes(self) -> bool:
+        """Whether a rule denies a change; the mode does not count."""
+        verbs = (Verb.CREATE, Verb.CHANGE, Verb.DELETE)
+        return any(each.rule.verdict is Verdict.DENY for verb in verbs for each in self._rules_by_verb[verb])
+
+    @cached_property
     def read_restricted_tops(self) -> tuple[str, ...] | None:
         """Places that contain everything that may not be read; None if that may be anywhere."""
         tops: list[str] = []

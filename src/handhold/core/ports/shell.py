@@ -70,6 +70,13 @@ class PathGuard(Protocol):
         """Whether a file that a command creates there may not be read, and is left out of its effects."""
         ...
 
+    def find_denied_changes(self) -> "Callable[[str], bool] | None":
+        """Tells whether a rule denies changing a path, whatever the change; None if no rule does.
+
+        Asked before the change, where a command works on the workspace itself and is rolled back later.
+        """
+        ...
+
     def redaction(self) -> "Redaction | None":
         """The secrets that are replaced in the output of a command."""
         ...

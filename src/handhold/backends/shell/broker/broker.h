@@ -124,6 +124,7 @@ enum kind {
     TOUCH = 'T',    /* an inode that was saved is opened for writing under this name */
     CANCEL = '-',   /* the records from this offset on, except for saved ones, did not happen */
     REFUSED = 'R',  /* a change was refused because nothing could be saved */
+    DENIED = 'N',   /* a change was refused because a rule denies it */
     STARTED = 'B',  /* the command runs */
     ENDED = 'E',    /* nothing that it started is left */
 };
@@ -139,6 +140,7 @@ int is_born(const struct stat *st);
 int is_copy(const struct stat *st);
 void mark_born(const struct stat *st);
 void open_registry(const char *path);
+void lock_session(int locked);
 uint64_t identify(int dir, const char *name);
 void register_key(uint64_t key);
 int is_registered(uint64_t key);

@@ -117,7 +117,9 @@ static void serve_call(void) {
     uint64_t args[6];
     for (int i = 0; i < 6; i++) args[i] = notification.data.args[i];
     struct call call = {notification.id, (pid_t)notification.pid, args};
+    if (policy_fd >= 0) lock_session(1);
     int result = dispatch(&call, notification.data.nr);
+    if (policy_fd >= 0) lock_session(0);
     if (result == CONTINUE) answer(&call, 0, 0, SECCOMP_USER_NOTIF_FLAG_CONTINUE);
     else if (result != ANSWERED) answer(&call, 0, result, 0);
 }

@@ -210,15 +210,19 @@ int open_caller_fd(const struct call *call, int number, struct object *object) {
 
 int check_root(const struct root *root) { return root->writable ? 0 : -EROFS; }
 
-/* Ask whoever knows the rules whether a path may be changed, if the change will not be reviewed later. For a folder
-   that moves, `second` is its new path, and everything in it counts. */
+/* Ask whoever knows the rules whether a path may be changed, if there are rules or nobody reviews the change later. For
+   a folder that moves, `second` is its new path, and everything in it counts. The answer is y, or n and the path. */
 int check_policy(const char *first, const char *second, int is_folder) {
     static char question[4 * MAX_PATH + 8];
-    char verdict = 0;
+    static char reply[2 * MAX_PATH + 2];
     if (policy_fd < 0) return 0;
     int size = snprintf(question, sizeof question, "%c%s%c%s", is_folder ? 'd' : 'f', first, 0, second);
     if (size >= (int)sizeof question || send(policy_fd, question, (size_t)size, MSG_NOSIGNAL) != size) return -EACCES;
-    return recv(policy_fd, &verdict, 1, 0) == 1 && verdict == 'y' ? 0 : -EACCES;
+    ssize_t got = recv(policy_fd, reply, sizeof reply - 1, 0);
+    if (got == 1 && *reply == 'y') return 0;
+    reply[got > 0 ? got : 0] = 0;
+    if (*reply) log_record(DENIED, NULL, reply + 1, "");
+    return -EACCES;
 }
 
 /* Whether a root is there or below: it must stay where it is. */

@@ -2,6 +2,7 @@
    created in the temporary folders of the machine. */
 
 #include "broker.h"
+#include <sys/file.h>
 
 #define KEYS_AT_ONCE 512
 #define MULTIPLIER 0x9E3779B97F4A7C15ULL
@@ -11,6 +12,11 @@ static int registry = -1;
 void open_registry(const char *path) {
     registry = open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (registry < 0) stop("cannot open the session's list ", path);
+}
+
+/* Between the answer of the policy and the change, no other command of the session may move a folder. */
+void lock_session(int locked) {
+    while (registry >= 0 && flock(registry, locked ? LOCK_EX : LOCK_UN) && errno == EINTR) {}
 }
 
 void register_key(uint64_t key) {
