@@ -123,7 +123,8 @@ class Engine:
 
     def docker(self, *arguments: str, stdin: bytes = b"", seconds: float = 60) -> bytes:
         command = ["docker", "--host", f"unix://{self.socket}", *arguments]
-        done = subprocess.run(command, check=False, input=stdin, capture_output=True, timeout=seconds)
+        env = {**os.environ, "DOCKER_BUILDKIT": "0"}  # the other builder is a plugin, which a machine may not have
+        done = subprocess.run(command, check=False, input=stdin, capture_output=True, timeout=seconds, env=env)
         if done.returncode != 0:
             raise RuntimeError(f"docker {arguments[0]} ended with {done.returncode}: {done.stderr.decode()[-2000:]}")
         return done.stdout
