@@ -165,19 +165,36 @@ class Engine:
         files: Mapping[str, bytes | Path],
         *,
         user: str,
-        tmpfs: tuple[str, ...],
+        tmpfs: tuple[str, ...] = (),
+        volumes: Mapping[str, str] | None = None,
         seconds: float,
     ) -> bytes:
-        """Standard output of `argv` in a container with Docker's default profile and capabilities, but no network."""
-        limits = ["--network", "none", "--pids-limit", "256", "--memory", "2g", "--user", user]
+        """Standard output of `argv` in a container with Docker's default profile and capabilities, but no network.
+
+        `volumes` are names by the folders where they are mounted.
+        """
+        limits = ["--network", "none", "--pids-limit", "512", "--memory", "2g", "--user", user]
         for folder in tmpfs:
             limits += ["--tmpfs", f"{folder}:exec,mode=1777,size=512m"]
+        for folder, name in (volumes or {}).items():
+            limits += ["--volume", f"{name}:{folder}"]
         container = self.docker("create", "--init", *limits, image, *argv).decode().strip()
         try:
             self.docker("cp", "-", f"{container}:/", stdin=archive_of(files))
             return self.docker("start", "--attach", container, seconds=seconds)
         finally:
             self.docker("rm", "--force", container)
+
+    @contextmanager
+    def open_volume(self, image: str) -> Iterator[str]:
+        """A volume in the engine's data folder that every user may write to."""
+        name = self.docker("volume", "create").decode().strip()
+        try:
+            mount = ["--volume", f"{name}:/volume"]
+            self.docker("run", "--rm", "--network", "none", "--user", "0", *mount, image, "chmod", "2777", "/volume")
+            yield name
+        finally:
+            self.docker("volume", "rm", name, seconds=300)
 
     @contextmanager
     def running_container(

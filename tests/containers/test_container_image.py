@@ -1,7 +1,6 @@
 """What people deploy: the image of `Containerfile`, the seccomp profile, the pods, and rollouts in many containers."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -140,12 +139,9 @@ def test_restricted_admits_the_pod_of_the_broker_and_one_field_of_the_other_need
 
 @pytest.fixture
 def volume(engine: Engine, image: str) -> Iterator[str]:
-    """As an emptyDir of a pod with fsGroup 1000."""
-    name = f"emptydir-{os.getpid()}"
-    prepare = ("sh", "-c", "chown 0:1000 /volume && chmod 2777 /volume")
-    run_image(engine, image, "--user", "0", "--volume", f"{name}:/volume", argv=prepare)
-    yield name
-    engine.docker("volume", "rm", name)
+    """As an emptyDir."""
+    with engine.open_volume(image) as name:
+        yield name
 
 
 @docker_only

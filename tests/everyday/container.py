@@ -26,6 +26,8 @@ ARCHIVES = CACHE.parent / "everyday"
 SECONDS = 900
 FETCH_SECONDS = 120
 HOME = "/home/user"
+GIT_CONFIG = b"[user]\n\tname = User\n\temail = user@example.org\n[init]\n\tdefaultBranch = main\n"
+SETTINGS = ("PYTHONPATH=/app:/project", f"HOME={HOME}", "LANG=C.UTF-8", "GIT_CONFIG_GLOBAL=/gitconfig")
 TMPFS = ("/ws", HOME, "/tmp", "/var/tmp")
 
 
@@ -60,15 +62,40 @@ def run_in_container(machine: Machine, workload: dict[str, Any]) -> dict[str, An
         **machine.files,
         **{f"archives/{each.partition('==')[0]}.tar.gz": archive_path(each) for each in workload["container"]},
         "workloads.json": json.dumps([workload]).encode(),
-        "gitconfig": b"[user]\n\tname = User\n\temail = user@example.org\n[init]\n\tdefaultBranch = main\n",
+        "gitconfig": GIT_CONFIG,
     }
-    settings = ["PYTHONPATH=/app:/project", f"HOME={HOME}", "LANG=C.UTF-8", "GIT_CONFIG_GLOBAL=/gitconfig"]
-    argv = ["env", *settings, "python3", "-m", "tests.everyday.differential", "/ws", "/workloads.json"]
+    argv = ["env", *SETTINGS, "python3", "-m", "tests.everyday.differential", "/ws", "/workloads.json"]
     try:
         output = machine.engine.run_hostile(machine.image, argv, files, tmpfs=TMPFS, seconds=SECONDS)
     except (RuntimeError, subprocess.TimeoutExpired) as error:
         return {"differences": [("broken", str(error))]}
     return read_json_lines(output)[0]
+
+
+def run_in_default_container(
+    workloads: list[dict[str, Any]], user: str
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each workload with its report, from one container with Docker's default profile, on a volume. Needs no archives.
+
+    Workloads that need what the image does not have are left out.
+    """
+    with tempfile.TemporaryDirectory(prefix="engine-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        install_handhold(folder / "app")
+        with running_engine(folder) as engine:
+            image = engine.load_image()
+            needed = sorted({need for each in workloads for need in each.get("needs", ())})
+            look = ["sh", "-c", 'for name; do command -v "$name" >/dev/null && echo "$name"; done; true', "sh", *needed]
+            there = engine.run_default(image, look, {}, user=user, seconds=60).decode().split()
+            chosen = [each for each in workloads if set(each.get("needs", ())) <= set(there)]
+            files = {"app": folder / "app", "project/tests/everyday": Path(__file__).parent, "gitconfig": GIT_CONFIG}
+            given = {**files, "workloads.json": json.dumps(chosen).encode()}
+            argv = ["env", *SETTINGS, "python3", "-m", "tests.everyday.differential", "/ws/everyday", "/workloads.json"]
+            with engine.open_volume(image) as volume:
+                output = engine.run_default(
+                    image, argv, given, user=user, tmpfs=(HOME,), volumes={"/ws": volume}, seconds=4 * SECONDS
+                )
+            yield from zip(chosen, read_json_lines(output), strict=True)
 
 
 def archive_path(requirement: str) -> Path:

@@ -65,6 +65,7 @@ def run_workload(workload: dict[str, Any], folder: Path) -> Report:
     workspace, template = folder / "ws", folder / "template"
     for place in (workspace, template, folder / "state"):
         remove(place)
+    folder.mkdir(exist_ok=True)
     workspace.mkdir()
     subprocess.run(
         ["bash", "-euc", PRELUDE + workload.get("setup", "")],

@@ -4,7 +4,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends.network.served import served
+from tests.backends.shell.listeners import Listeners
 from tests.backends.shell.shells import Bench, bench
 
 WAYS = Path(__file__).with_name("network_ways.py")
@@ -21,54 +21,6 @@ WAYS = Path(__file__).with_name("network_ways.py")
 def shell(tmp_path: Path) -> Iterator[Bench]:
     with bench(tmp_path, mode="brokered") as opened:
         yield opened
-
-
-class Listeners:
-    """What a command must not reach: TCP, UDP, a path and an abstract name. Counts what arrives."""
-
-    def __init__(self, place: Path, stack: ExitStack) -> None:
-        self.arrived = 0
-        self.path = str(place / "s")
-        tcp = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
-        self.tcp_port = tcp.getsockname()[1]
-        udp = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
-        udp.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        udp.bind(("::", 0))
-        self.udp_port = udp.getsockname()[1]
-        unix, datagram, abstract = (socket.socket(socket.AF_UNIX, kind) for kind in (1, 2, 1))
-        unix.bind(self.path)
-        datagram.bind(self.path + "d")
-        abstract.bind(f"\0{self.tcp_port}")
-        for each in (unix, abstract):
-            each.listen(64)
-        for each in (tcp, unix, abstract):
-            self._start(stack, each, self._accept)
-        self._start(stack, udp, self._receive)
-
-    def _start(self, stack: ExitStack, listener: socket.socket, work: object) -> None:
-        listener.settimeout(0.05)
-        stop = threading.Event()
-        thread = threading.Thread(target=work, args=(listener, stop), daemon=True)  # type: ignore[arg-type]
-        thread.start()
-        stack.callback(listener.close)
-        stack.callback(thread.join)
-        stack.callback(stop.set)
-
-    def _accept(self, listener: socket.socket, stop: threading.Event) -> None:
-        while not stop.is_set():
-            try:
-                listener.accept()[0].close()
-            except TimeoutError:
-                continue
-            self.arrived += 1
-
-    def _receive(self, listener: socket.socket, stop: threading.Event) -> None:
-        while not stop.is_set():
-            try:
-                listener.recv(100)
-            except TimeoutError:
-                continue
-            self.arrived += 1
 
 
 @pytest.fixture
@@ -86,7 +38,7 @@ def test_no_way_leads_to_a_listener_of_others(shell: Bench, listeners: Listeners
     folder = tmp_path / "bare"
     folder.mkdir()
     subprocess.run([sys.executable, WAYS, *arguments], cwd=folder, check=True, capture_output=True, timeout=50)
-    assert listeners.arrived > 15  # without a broker most of them arrive
+    assert listeners.arrived > 20  # without a broker most of them arrive
 
 
 SERVERS = {
