@@ -7,11 +7,12 @@ from importlib import import_module
 from os import urandom
 from pathlib import Path
 from threading import Lock
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from handhold.config import ToolboxConfig
+from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
-from handhold.core.errors import ForkUnavailable, NotRecorded
+from handhold.core.errors import ForkUnavailable, NotRecorded, ToolError
 from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
@@ -27,6 +28,7 @@ from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
+from handhold.core.results import Reply
 from handhold.dialects.model_families import match_model
 from handhold.pipeline.executor import CallExecutor
 from handhold.pipeline.idempotency import ReplayLog
@@ -144,6 +146,13 @@ class ToolboxParts:
             raise ForkUnavailable("", "this workspace is not on disk")
         return self._make_forks(self)
 
+    def refuse(self, tool: str, error: ToolError) -> Reply:
+        return self._responder.refuse(tool, error, perf_counter())
+
+    def close_forks(self) -> None:
+        if "forks" in vars(self):
+            self.forks.close()
+
     @cached_property
     def undo(self) -> "UndoService":
         from handhold.pipeline.undo import UndoService
@@ -185,7 +194,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             release=release,
             recording=recording,
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
-            make_forks=partial(open_forks, shared.files, shared.state),
+            make_forks=partial(open_forks, shared.files, shared.state, config),
         )
     except BaseException:
         lease.release()
@@ -248,12 +257,14 @@ def open_snapshots(
     return Snapshots(files, recording, state, partial(start_copier, files.roots[0], base))
 
 
-def open_forks(files: "Workspace", state: Path, parts: ToolboxParts) -> "Forks":
+def open_forks(files: "Workspace", state: Path, config: ToolboxConfig, parts: ToolboxParts) -> "Forks":
     from handhold.forks import Forks
     from handhold.pipeline.merge import MergeCommitter
 
     committer = MergeCommitter(parts.session, parts.authorizer, parts.reviewer)
-    return Forks(files, state, parts.guard, parts.contents, committer)
+    options = {name: getattr(config, name) for name in OPTION_NAMES if name != "approver"}
+    options |= {"session": parts.session.name, "asks": config.approver is not None}
+    return Forks(files, state, parts.guard, parts.contents, committer, options)
 
 
 def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:

@@ -2,35 +2,29 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.fork_changes import list_changes
-from handhold.backends.forks.fork_folder import ForkFolder, ForkStore, find_surrounding_fork, open_base
+from handhold.backends.forks.fork_folder import ForkFolder, ForkStore, open_base
 from handhold.backends.forks.fork_layer import walk_layer
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, mount_fork
-from handhold.backends.forks.merge_layer import MergeLayer
-from handhold.backends.forks.repositories import (
-    Capture,
-    ForkedRepository,
-    capture_in_base,
-    find_base_repositories,
-    find_git_folder,
-    find_ignored,
-)
-from handhold.backends.forks.text_merge import MergedText, merge_texts
-from handhold.backends.forks.tree_merge import PathConflict, Side, TreeMerge
+from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
+from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
+from handhold.backends.forks.tool_process import Approve, ToolProcess
+from handhold.backends.forks.tree_merge import PathConflict, Side
 from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers
 from handhold.backends.shell.preflight import find_mount_obstacle
 from handhold.backends.shell.sandbox_layout import find_enclosing_repository
 from handhold.backends.shell.worktrees import find_linked_repository
-from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.backends.state.state_folder import ensure_private_folder, find_surrounding_fork
 from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ForkUnavailable, MergeConflict
 from handhold.core.plans import FileChange
@@ -42,22 +36,7 @@ from handhold.pipeline.merge import MergeCommitter
 
 FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run"))  # commands of `handhold fork`
-MAX_NAMED = 5  # paths in a note
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
-
-Take = Mapping[str, Side]  # which side wins a conflict, by path relative to the first root; "" for all others
-
-
-@dataclass
-class MergeReport:
-    """What a merge did."""
-
-    fork: str
-    paths: list[str] = field(default_factory=list[str])  # that it changed
-    branches: list[str] = field(default_factory=list[str])  # git refs that the fork's branches have now
-    ignored: list[str] = field(default_factory=list[str])  # that git ignores, and that were therefore left in the fork
-    notes: list[str] = field(default_factory=list[str])
-    dropped: bool = False  # whether the fork is gone: nothing was left in it
 
 
 class Fork:
@@ -86,7 +65,20 @@ class Fork:
         cwd: where it starts; by default in the first root.
         wait: replaces waiting for the program, to pass on signals.
         """
-        return self._forks.run(self._folder, command, cwd, wait)
+        with self.start(command, cwd=cwd) as program:
+            return wait(program)
+
+    @contextmanager
+    def start(
+        self, command: Sequence[str], *, cwd: str = "", pass_fds: Sequence[int] = ()
+    ) -> Generator[RunningProgram]:
+        """`run` for a program that works while this block does other things; leaving it waits for its end."""
+        with self._forks.start(self._folder, command, cwd, pass_fds) as program:
+            yield program
+
+    def open_tools(self, approve: Approve) -> ToolProcess:
+        """A process in the fork with a toolbox that is configured as this one. It is started with its first use."""
+        return self._forks.open_tools(self, approve)
 
     def diff(self) -> str:
         """What the fork changed, as a diff."""
@@ -117,13 +109,22 @@ class Forks:
     """The forks of a workspace that is open."""
 
     def __init__(
-        self, files: Workspace, state: Path, guard: PathGuard, contents: ChangeContents, committer: MergeCommitter
+        self,
+        files: Workspace,
+        state: Path,
+        guard: PathGuard,
+        contents: ChangeContents,
+        committer: MergeCommitter,
+        options: Mapping[str, Any],
     ) -> None:
+        """`options` are the keywords for toolboxes in a fork."""
         self._files = files
         self._state = state
         self._guard = guard
         self._contents = contents
         self._committer = committer
+        self._options = options
+        self._processes: WeakSet[ToolProcess] = WeakSet()
         self.store = ForkStore(state)
 
     def __iter__(self) -> Iterator[Fork]:
@@ -183,10 +184,29 @@ class Forks:
 
     # --- running and looking
 
-    def run(self, folder: ForkFolder, command: Sequence[str], cwd: str, wait: Callable[[RunningProgram], int]) -> int:
-        marker = self._find_marker(folder.name, self._writable_roots[0])
-        with mount_fork(folder, self._state, marker) as mounted:
-            return mounted.run(command, cwd or self._writable_roots[0].real, wait)
+    @contextmanager
+    def start(
+        self, folder: ForkFolder, command: Sequence[str], cwd: str, pass_fds: Sequence[int]
+    ) -> Generator[RunningProgram]:
+        first = self._writable_roots[0]
+        with (
+            mount_fork(folder, self._state, self._find_marker(folder.name, first)) as mounted,
+            mounted.start(command, cwd or first.real, pass_fds) as program,
+        ):
+            yield program
+
+    def open_tools(self, fork: Fork, approve: Approve) -> ToolProcess:
+        def start(command: Sequence[str], pass_fds: Sequence[int]) -> AbstractContextManager[RunningProgram]:
+            return fork.start(command, pass_fds=pass_fds)
+
+        process = ToolProcess(start, self._options, approve)
+        self._processes.add(process)
+        return process
+
+    def close(self) -> None:
+        """End the tools of all forks."""
+        for process in list(self._processes):
+            process.close()
 
     def diff(self, folder: ForkFolder) -> str:
         """What git ignores is left out, if that is known."""
@@ -238,7 +258,7 @@ class Forks:
             opened.callback(overlay.discard)
             uppers = {mount.real: mount.upper for mount in overlay.mounts}
             merges = [
-                _RootMerge(mounted, folder, folder.info.roots.index(root.real), known, take, report) for root in roots
+                RootMerge(mounted, folder, folder.info.roots.index(root.real), known, take, report) for root in roots
             ]
             conflicts = [
                 (root.real, conflict)
@@ -269,71 +289,6 @@ class Forks:
             f"to merge them, open it as a second root (--root {real}) before you fork"
             for real in changed
         ]
-
-
-class _RootMerge:
-    """The merge of one root's layer."""
-
-    def __init__(
-        self,
-        mounted: MountedFork,
-        folder: ForkFolder,
-        n: int,
-        known: Mapping[str, RootAncestors],
-        take: Take,
-        report: MergeReport,
-    ) -> None:
-        self._mounted = mounted
-        self._folder = folder
-        self._n = n
-        self._real = folder.info.roots[n]
-        self._ancestors = known.get(self._real, RootAncestors())
-        self._take = take
-        self._report = report
-
-    def fill(self, upper: str, *, include_ignored: bool, first: str) -> Collection[PathConflict]:
-        """Fill the layer of the merge; returns the conflicts, if there are any."""
-        real = self._real
-        with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
-            items = list(walk_layer(layer))
-
-            def take(rel: str) -> Side:
-                path = os.path.relpath(os.path.join(real, rel), first)
-                return self._take.get(path, self._take.get("", ""))
-
-            merge = TreeMerge(layer, items, base, self._ancestors, self._merge_texts, take)
-            repositories = find_base_repositories(items, base)
-            inside = {rel for rel in merge.paths if find_git_folder(rel) in repositories}
-            paths = {*merge.paths} - inside
-            if not include_ignored:
-                ignored = find_ignored(self._folder.name, real, sorted(paths), layer, base, self._mounted.capture)
-                self._report.ignored += self._list_changed(merge, ignored)
-                paths -= ignored
-            merge.run(paths)
-            placements = merge.placements
-            for each in repositories:
-                found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
-                placements |= found.placements
-                self._report.branches += found.branches
-                if found.left:
-                    shown = ", ".join(found.left[:MAX_NAMED]) + (" and more" if len(found.left) > MAX_NAMED else "")
-                    self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
-            if not merge.conflicts:
-                fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-                try:
-                    MergeLayer(fd, layer, base).fill(placements)
-                finally:
-                    os.close(fd)
-            return merge.conflicts.values()
-
-    def _list_changed(self, merge: TreeMerge, ignored: Collection[str]) -> list[str]:
-        """Those of the ignored paths that are files, and other ones than in the workspace."""
-        found = ((rel, merge.read_fork(rel, hashed=False)) for rel in sorted(ignored))
-        return [os.path.join(self._real, rel) for rel, entry in found if entry is None or entry.kind != "folder"]
-
-    def _merge_texts(self, ancestor: str, fork: bytes, base: bytes) -> MergedText | None:
-        kept = self._folder.texts / ancestor
-        return merge_texts(kept, fork, base) if kept.exists() else None
 
 
 def _make_conflict(fork: str, conflicts: Sequence[tuple[str, PathConflict]]) -> MergeConflict:

@@ -1,13 +1,15 @@
 """The toolbox: opens a workspace, carries out calls, and undoes them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Mapping, Sequence
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
 from handhold.core.choices import Confinement, Matching, Mode, Secrets
+from handhold.core.errors import ForkUnavailable, ToolError
 from handhold.core.history import Target
-from handhold.core.ports.approvals import Approver
+from handhold.core.ports.approvals import Approver, Question
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import JournalEntry
@@ -22,6 +24,10 @@ from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streame
 from handhold.pipeline.open_calls import OpenCalls
 
 if TYPE_CHECKING:
+    from handhold.backends.forks.fork_mount import RunningProgram
+    from handhold.backends.forks.root_merge import MergeReport, Take
+    from handhold.backends.forks.tool_process import ToolProcess
+    from handhold.backends.forks.tree_merge import Side
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
@@ -479,9 +485,15 @@ class Toolbox:
         """The forks of the workspace: iterate over them, `get` one by its name, or `create` one."""
         return self._parts.forks
 
-    def fork(self, name: str) -> "Fork":
-        """The fork of this name, made if there is none. Raises ForkUnavailable if there can be none here."""
-        return self.forks.get(name) if name in self.forks else self.forks.create(name)
+    def fork(self, name: str) -> "ForkToolbox":
+        """The fork of this name, made if there is none. Raises ForkUnavailable if there can be none here.
+
+        with box.fork("try-1") as fork:
+            fork.call("bash", {"command": "make"})
+            print(fork.diff())
+            fork.merge()
+        """
+        return ForkToolbox(self.forks.get(name) if name in self.forks else self.forks.create(name), self)
 
     # --- closing
 
@@ -499,6 +511,7 @@ class Toolbox:
 
     def _release(self) -> None:
         self._close_commands()  # a running call may have opened the shell since
+        self._parts.close_forks()
         self._parts.release()
 
     def __enter__(self) -> Self:
@@ -515,3 +528,144 @@ class Toolbox:
         import asyncio
 
         await asyncio.to_thread(self.close)
+
+
+class ForkToolbox(Toolbox):
+    """A fork of a workspace, and the tools in it: the same dialect, policy and options, and a journal of its own.
+
+    They work in a process inside the fork, at the workspace's own path. It is started with the first call, and ends
+    when nothing was called for a few seconds; `run`, `merge`, `drop` and `close` end it, too. Approvers are asked here.
+    `approver` is that of the workspace's toolbox unless it is replaced.
+    """
+
+    def __init__(self, fork: "Fork", origin: Toolbox) -> None:
+        """Use `Toolbox.fork`."""
+        self.name = fork.name
+        self._fork = fork
+        self._process = fork.open_tools(lambda question: self._approve(question, CancelToken()))
+        self._origin = origin
+        self._own_approver: tuple[Approver | None] | None = None
+        super().__init__(cast("ToolboxParts", _RemoteParts(self._process, self._approve, origin._parts.refuse)))
+
+    @property
+    def created(self) -> float:
+        """When it was made, in seconds since 1970."""
+        return self._fork.created
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a program or its tools run in it now."""
+        return self._fork.is_running
+
+    @property
+    def path(self) -> str:
+        """Where everything that belongs to it is kept."""
+        return self._fork.path
+
+    def run(
+        self, command: Sequence[str], *, cwd: str = "", wait: "Callable[[RunningProgram], int] | None" = None
+    ) -> int:
+        """Run a program in the fork with the streams of this process; returns its exit status. Nothing is contained.
+
+        cwd: where it starts; by default in the first root.
+        wait: replaces waiting for the program, to pass on signals.
+        """
+        self._process.close()
+        with self._fork.start(command, cwd=cwd) as program:
+            return (wait or type(program).wait)(program)
+
+    def diff(self, target: Target | JournalEntry | None = None) -> str:
+        """What the fork changed, as a diff; with a target, what this call in the fork changed."""
+        return self._fork.diff() if target is None else super().diff(target)
+
+    def merge(self, *, take: "Take | Side" = "", include_ignored: bool = False) -> "MergeReport":
+        """Merge into the workspace, as one change set that `undo` of the workspace's toolbox takes back.
+
+        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
+        include_ignored: also merge files that git ignores.
+
+        Raises MergeConflict if both changed a path and no side was chosen; then nothing is written. Raises Denied or
+        NotApproved if the policy does not allow a change.
+        """
+        self._process.close()
+        return self._fork.merge(take=take, include_ignored=include_ignored)
+
+    def drop(self) -> None:
+        """Remove the fork and everything in it. Raises ForkUnavailable if a program runs in it."""
+        self._process.close()
+        self._fork.drop()
+
+    # --- what is different in another process
+
+    @property
+    def approver(self) -> Approver | None:
+        return self._own_approver[0] if self._own_approver else self._origin.approver
+
+    @approver.setter
+    def approver(self, approver: Approver | None) -> None:
+        self._own_approver = (approver,)
+
+    def _approve(self, question: Question, token: CancelToken) -> tuple[Any, str]:
+        """The answer for the process; without an approver, the question is pending there."""
+        from handhold.pipeline.approver import ask_approver, find_present_approver
+
+        approver = find_present_approver(self.approver)
+        try:
+            return ask_approver(approver, question, token.wait_for, TypeError()) if approver else (None, "")
+        except TypeError:  # there, it is invalid as well
+            return "invalid", ""
+
+    def interrupt(self, thread: int | None = None) -> None:
+        self._process.cancel(thread)
+
+    @property
+    def is_busy(self) -> bool:
+        return self._process.is_busy
+
+    @property
+    def forks(self) -> "Forks":
+        raise ForkUnavailable(self.name, "forks have no forks")
+
+    def _close_commands(self) -> None:
+        self._process.cancel(None)
+
+    def _release(self) -> None:
+        self._process.close()
+
+
+class _RemoteParts:
+    """The parts of a toolbox in another process."""
+
+    def __init__(
+        self,
+        process: "ToolProcess",
+        approve: Callable[[Question, CancelToken], tuple[Any, str]],
+        refuse: Callable[[str, ToolError], Reply],
+    ) -> None:
+        """`refuse` makes the reply if the process cannot."""
+        from handhold.backends.forks.tool_process import RemoteObject
+
+        self.session = RemoteObject(process, "session")
+        self.executor = self
+        self._process = process
+        self._approve = approve
+        self._refuse = refuse
+
+    def __getattr__(self, name: str) -> Any:
+        return self._process.get(name)
+
+    def execute(
+        self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
+    ) -> Reply:
+        token.thread = threading.get_ident()
+        try:
+            return self._process.execute(
+                (tool, arguments, call_id, turn),
+                lambda question: self._approve(question, token),
+                token.watch,
+                lambda: token.is_cancelled,
+            )
+        except ToolError as error:
+            return self._refuse(tool, error)
+        finally:
+            token.thread = None

@@ -45,6 +45,16 @@ class ToolError(Exception):
     def __str__(self) -> str:
         return f"{self.code} {self.facts()}"
 
+    def __reduce__(self) -> Any:
+        """Pickle the fields: an exception keeps only positional arguments by itself."""
+        return _restore, (type(self), {field.name: getattr(self, field.name) for field in fields(self)})
+
+
+def _restore(cls: "type[ToolError]", values: dict[str, Any]) -> ToolError:
+    error = cls.__new__(cls)
+    vars(error).update(values)
+    return error
+
 
 def _is_long(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) > MAX_LISTED_ITEMS  # pyright: ignore[reportUnknownArgumentType]

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from handhold.core.errors import ApproverInvalid, Cancelled
+from handhold.core.errors import Cancelled
 from handhold.core.ports.approvals import Approver, Consent, Question, RunPaused
 
 APPROVING_ANSWERS = (Consent.ONCE, Consent.SESSION, Consent.PATTERN)
@@ -26,7 +26,7 @@ def find_present_approver(approver: Approver | None) -> Approver | None:
 
 
 def ask_approver(
-    approver: Approver, question: Question, wait: WaitFor, invalid: ApproverInvalid
+    approver: Approver, question: Question, wait: WaitFor, invalid: Exception
 ) -> tuple[Consent | None, str]:
     """The approver's answer, and the name that the journal records. Raises `invalid` if it is not an answer."""
     try:

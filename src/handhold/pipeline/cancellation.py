@@ -29,9 +29,13 @@ class CancelToken:
     def cancel(self) -> None:
         self._cancelled.set()
 
+    @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
     def raise_if_cancelled(self) -> None:
         """Raise Cancelled if the call was cancelled."""
-        if self._cancelled.is_set():
+        if self.is_cancelled:
             raise Cancelled()
 
     def wait_for(self, awaitable: Awaitable[Any]) -> Any:

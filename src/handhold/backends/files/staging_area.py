@@ -2,9 +2,11 @@
 root.
 
 Each command has its own folder there, with one slot for each path that it changed. Filling, committing and undoing a
-slot are renames, so the staging area must be on the root's own mount, and outside every root. While a command is in
-progress, it has a locked file in another folder, so that nobody has to look at all commands to find those that a dead
-process left. Afterwards its folder is kept as long as the journal needs it, and then removed in portions.
+slot are renames, so the staging area must be on the root's own mount, and outside every root. In a fork, a root is a
+mount of its own, so there the staging area is a folder in the root that tools cannot reach, and merging leaves out.
+While a command is in progress, it has a locked file in another folder, so that nobody has to look at all commands to
+find those that a dead process left. Afterwards its folder is kept as long as the journal needs it, and then removed in
+portions.
 """
 
 import errno
@@ -23,6 +25,7 @@ from typing import Protocol
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.state.lock_queue import LockDescriptors
+from handhold.backends.state.state_folder import FORK_STAGING_FOLDER, find_surrounding_fork
 from handhold.logs import log_swallowed, suppress_and_log
 
 LOCK_FILE = "lock"
@@ -54,6 +57,12 @@ class StagingArea:
         self._open_folder = folder + OPEN_SUFFIX
         self._locks_by_process: dict[int, dict[str, int]] = {}
 
+    @property
+    def hidden_folder(self) -> str:
+        """What commands must not see."""
+        above = os.path.dirname(self.folder)
+        return above if os.path.basename(above) == FORK_STAGING_FOLDER else self.folder
+
     @classmethod
     def for_root(cls, root: StagingRoot, state: Path, others: Sequence[StagingRoot] = ()) -> "StagingArea | None":
         """In the state folder if entries can be renamed between it and the root, else next to the root; else None.
@@ -62,9 +71,12 @@ class StagingArea:
         """
         for top, *below in _list_places(root, state):
             folder = os.path.join(os.path.realpath(top), *below)
-            if any(_is_inside(folder, each.real) for each in (root, *others)) or not _is_same_mount(root, top):
+            outside = others if FORK_STAGING_FOLDER in below else (root, *others)
+            if any(_is_inside(folder, each.real) for each in outside) or not _is_same_mount(root, top):
                 continue
             if _make_private_folders(top, below):
+                if FORK_STAGING_FOLDER in below:
+                    _ignore_in_git(os.path.dirname(folder))
                 return cls(folder)
         return None
 
@@ -300,7 +312,19 @@ def _list_places(root: StagingRoot, state: Path) -> tuple[tuple[str, ...], ...]:
     above, name = os.path.split(root.real)
     # Next to a root there may be staging areas of several states, which do not know each other's commands.
     state_id = sha256(os.fsencode(os.path.realpath(state))).hexdigest()[:16]
+    if find_surrounding_fork(state):
+        return ((root.real, FORK_STAGING_FOLDER, "shelf"),)
     return (str(state), "shelf"), (above, f".{name}.handhold", state_id)
+
+
+def _ignore_in_git(folder: str) -> None:
+    """Let git ignore a folder with everything in it, so that nobody commits it."""
+    with suppress(FileExistsError):
+        fd = os.open(os.path.join(folder, ".gitignore"), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, b"*\n")
+        finally:
+            os.close(fd)
 
 
 def _make_private_folders(folder: str, below: Sequence[str]) -> bool:

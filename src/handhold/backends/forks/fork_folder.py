@@ -25,14 +25,14 @@ from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, sav
 from handhold.backends.forks.entries import TreeReader
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
 from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
-from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.backends.state.state_folder import FORK_FILE, ensure_private_folder
 from handhold.core.errors import ForkUnavailable
 from handhold.logs import log_swallowed, suppress_and_log
 
 FORKS_FOLDER = "forks"  # in the state folder
 TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
-INNER_STATE_FOLDER, INSIDE_FILE = "state", "fork.txt"
+INNER_STATE_FOLDER = "state"
 SETTINGS_FOLDER = "ssh_config.d"
 UPPER, WORK = "upper", "work"
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
@@ -253,7 +253,7 @@ class ForkStore:
                 ensure_private_folder(Path(temporary.work(n)))
                 copy_root_metadata(temporary.upper(n), root)
             ensure_private_folder(temporary.inner_state)
-            (temporary.inner_state / INSIDE_FILE).write_bytes(os.fsencode(name) + b"\n")
+            (temporary.inner_state / FORK_FILE).write_bytes(os.fsencode(name) + b"\n")
             temporary.save_info(ForkInfo(name, time.time(), tuple(root.real for root in roots)))
             try:
                 os.rename(temporary.folder, fork.folder)
@@ -298,11 +298,3 @@ def _remove(folder: Path, name: str) -> None:
         remove_tree(name, fd)
     finally:
         os.close(fd)
-
-
-def find_surrounding_fork(state: Path) -> str:
-    """The fork that this process runs in; empty if it runs in none."""
-    try:
-        return os.fsdecode((state / INSIDE_FILE).read_bytes()).strip()
-    except FileNotFoundError:
-        return ""

@@ -15,6 +15,7 @@ from handhold.backends.shell.overlay_xattrs import (
     WHITEOUT_XATTR,
     is_whiteout,
 )
+from handhold.backends.state.state_folder import FORK_STAGING_FOLDER
 from handhold.core.errors import SystemFailure
 
 
@@ -38,11 +39,13 @@ class LayerItem(NamedTuple):
 
 
 def walk_layer(reader: TreeReader) -> Iterator[LayerItem]:
-    """Everything in a layer, folders before what they contain."""
+    """Everything in a layer but our own staging area, folders before what they contain."""
     pending = [""]
     while pending:
         folder = pending.pop()
         for name in reader.list_names(folder):
+            if not folder and name == FORK_STAGING_FOLDER:
+                continue
             rel = f"{folder}/{name}" if folder else name
             item = _read_item(reader, rel)
             yield item

@@ -9,7 +9,7 @@ import json
 import os
 import select
 import subprocess
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -57,30 +57,43 @@ class MountedFork:
     state: Path  # of the workspace
     lock: int
 
-    def run(self, command: Sequence[str], folder: str, wait: Callable[["RunningProgram"], int]) -> int:
-        """Run a program with our own streams; `wait` waits for it and returns its exit status."""
+    @contextmanager
+    def start(self, command: Sequence[str], folder: str, fds: Sequence[int] = ()) -> Generator["RunningProgram"]:
+        """Start a program with our own streams; leaving the block waits for its end.
+
+        With descriptors to pass on, it is our own program, which copes with folders that cannot be renamed.
+        """
+        environment = {**os.environ, FORK_VARIABLE: self.fork.name} if fds else self._environment
         with self._launch(command, folder) as (argv, status):
-            fds = self.lock, status
-            with subprocess.Popen(argv, pass_fds=fds, env=self._environment) as process:
-                return wait(RunningProgram(process, status))
+            fds = (self.lock, status, *fds)
+            with subprocess.Popen(argv, pass_fds=fds, env=environment) as process:
+                yield RunningProgram(process, status)
+            self._check_started(status, process.returncode)
 
     def capture(self, command: Sequence[str], folder: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
         """Run a program that only reads, with this input."""
         with self._launch(command, folder) as (argv, status):
             fds = self.lock, status
-            return subprocess.run(
+            done = subprocess.run(
                 argv, input=data, capture_output=True, pass_fds=fds, env=self._environment, check=False
             )
+            self._check_started(status, done.returncode)
+            return done
 
     @contextmanager
     def _launch(self, command: Sequence[str], folder: str) -> Generator[tuple[list[str], int]]:
-        """The command line, and a file for bubblewrap's reports. ForkUnavailable if the program did not run."""
+        """The command line, and a file for bubblewrap's reports. Nothing runs any more when the block is left."""
         with os.fdopen(create_memfd("status", b""), "rb") as status:
             fd = status.fileno()
-            yield self._build_argv(command, folder, fd), fd
-            wait_for_namespace(fd)
-            if b'"exit-code"' not in read_status(fd):
-                raise ForkUnavailable(self.fork.name, "its overlay could not be mounted; `handhold doctor` says more")
+            try:
+                yield self._build_argv(command, folder, fd), fd
+            finally:
+                wait_for_namespace(fd)
+
+    def _check_started(self, status: int, returncode: int) -> None:
+        """ForkUnavailable if bubblewrap ended by itself before the program ran."""
+        if returncode >= 0 and b'"exit-code"' not in read_status(status):
+            raise ForkUnavailable(self.fork.name, "its overlay could not be mounted; `handhold doctor` says more")
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -20,6 +20,7 @@ from handhold.backends.settings.settings_file import (
     read_regular_file,
 )
 from handhold.backends.state import trust
+from handhold.backends.state.state_folder import FORK_STAGING_FOLDER, find_surrounding_fork
 from handhold.core.choices import MODES, SETTINGS_FILE, Mode, Secrets
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.default_rules import BUILT_IN_RULES
@@ -165,6 +166,8 @@ def _protect_own_files(roots: Sequence[str], file: str, state: Path | None) -> I
     beside = os.path.join(os.path.realpath(os.path.dirname(file)), os.path.basename(file)) if file else ""
     written = {os.path.realpath(file), beside} if file else set[str]()
     kept = {os.path.realpath(place) for place in (trust.find_state_root(), state) if place is not None}
+    if state is not None and find_surrounding_fork(state):
+        kept |= {os.path.join(root, FORK_STAGING_FOLDER) for root in roots}
     changing = tuple(verb for verb in PATH_VERBS if verb is not Verb.READ)
     for name, verbs, places in (("Handhold's settings", changing, written), ("Handhold's state", PATH_VERBS, kept)):
         if inside := sorted(place for place in places if _is_inside_any(place, roots)):

@@ -16,7 +16,7 @@ from handhold.backends.shell import orphans
 from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
 from handhold.backends.shell.cleanup import remove_unused
 from handhold.backends.shell.environment import find_system_program
-from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts
+from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts, is_inside_any
 from handhold.backends.shell.jobs import BackgroundJob, JobTable
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
 from handhold.backends.shell.loopback import Loopback
@@ -166,7 +166,7 @@ class SandboxedShell:
             redaction, find_redaction = (None, self._guard.redaction) if overlay else (self._guard.redaction(), None)
             sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
             stack.callback(sink.drop)
-            denied_paths = self._guard.masked_paths()
+            denied_paths = self._list_denied_paths()
             mounts = self._prepare_direct_mounts(stack) if overlay is None else overlay.mounts
             running = self._start_command(run, sink, mounts, denied_paths, keeps_changes=overlay is None)
             stack.callback(running.stack.close)
@@ -246,7 +246,7 @@ class SandboxedShell:
     # --- background
 
     def start(self, run: Run) -> JobState:
-        denied_paths, redaction = self._guard.masked_paths(), self._guard.redaction()
+        denied_paths, redaction = self._list_denied_paths(), self._guard.redaction()
 
         def begin(sink: OutputSink) -> tuple[CommandProcess, Callable[[], None]]:
             with ExitStack() as stack:
@@ -341,8 +341,13 @@ class SandboxedShell:
 
     def _list_hidden_paths(self) -> list[str]:
         staging_areas = (self._get_staging_area(root) for root in self._list_writable_roots())
-        ours = [str(self._folders.state), *(area.folder for area in staging_areas if area)]
+        ours = [str(self._folders.state), *(area.hidden_folder for area in staging_areas if area)]
         return list(dict.fromkeys([*ours, *self._hidden_outside]))
+
+    def _list_denied_paths(self) -> list[str]:
+        """Without our own, which are hidden anyway."""
+        hidden = self._list_hidden_paths()
+        return [path for path in self._guard.masked_paths() if not is_inside_any(path, hidden)]
 
     def _prepare_direct_mounts(self, stack: ExitStack) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""

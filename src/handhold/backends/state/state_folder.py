@@ -7,6 +7,8 @@ from hashlib import sha256
 from pathlib import Path
 
 ROOTS_FILE = "roots.txt"  # tells people which folder belongs to which roots; nothing reads it
+FORK_FILE = "fork.txt"  # in the state that programs in a fork see: the name of the fork
+FORK_STAGING_FOLDER = ".handhold-fork"  # the staging area in a fork, in each root
 NAME_LENGTH = 16
 
 
@@ -44,6 +46,14 @@ def default_state_root() -> Path:
         return Path.home() / "Library" / "Application Support" / "handhold"
     home = os.environ.get("XDG_STATE_HOME", "")
     return (Path(home) if os.path.isabs(home) else Path.home() / ".local" / "state") / "handhold"
+
+
+def find_surrounding_fork(state: Path) -> str:
+    """The fork that this process runs in; empty if it runs in none."""
+    try:
+        return os.fsdecode((state / FORK_FILE).read_bytes()).strip()
+    except FileNotFoundError:
+        return ""
 
 
 def ensure_private_folder(folder: Path) -> Path:

@@ -1,0 +1,101 @@
+"""The merge of a fork into one root, with its repositories and without what git ignores."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.forks.ancestors import RootAncestors
+from handhold.backends.forks.fork_folder import ForkFolder, open_base
+from handhold.backends.forks.fork_layer import walk_layer
+from handhold.backends.forks.fork_mount import MountedFork
+from handhold.backends.forks.merge_layer import MergeLayer
+from handhold.backends.forks.repositories import (
+    ForkedRepository,
+    find_base_repositories,
+    find_git_folder,
+    find_ignored,
+)
+from handhold.backends.forks.text_merge import MergedText, merge_texts
+from handhold.backends.forks.tree_merge import PathConflict, Side, TreeMerge
+
+MAX_NAMED = 5  # paths in a note
+
+Take = Mapping[str, Side]  # which side wins a conflict, by path relative to the first root; "" for all others
+
+
+@dataclass
+class MergeReport:
+    """What a merge did."""
+
+    fork: str
+    paths: list[str] = field(default_factory=list[str])  # that it changed
+    branches: list[str] = field(default_factory=list[str])  # git refs that the fork's branches have now
+    ignored: list[str] = field(default_factory=list[str])  # that git ignores, and that were therefore left in the fork
+    notes: list[str] = field(default_factory=list[str])
+    dropped: bool = False  # whether the fork is gone: nothing was left in it
+
+
+class RootMerge:
+    """The merge of one root's layer."""
+
+    def __init__(
+        self,
+        mounted: MountedFork,
+        folder: ForkFolder,
+        n: int,
+        known: Mapping[str, RootAncestors],
+        take: Take,
+        report: MergeReport,
+    ) -> None:
+        self._mounted = mounted
+        self._folder = folder
+        self._n = n
+        self._real = folder.info.roots[n]
+        self._ancestors = known.get(self._real, RootAncestors())
+        self._take = take
+        self._report = report
+
+    def fill(self, upper: str, *, include_ignored: bool, first: str) -> Collection[PathConflict]:
+        """Fill the layer of the merge; returns the conflicts, if there are any."""
+        real = self._real
+        with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
+            items = list(walk_layer(layer))
+
+            def take(rel: str) -> Side:
+                path = os.path.relpath(os.path.join(real, rel), first)
+                return self._take.get(path, self._take.get("", ""))
+
+            merge = TreeMerge(layer, items, base, self._ancestors, self._merge_texts, take)
+            repositories = find_base_repositories(items, base)
+            inside = {rel for rel in merge.paths if find_git_folder(rel) in repositories}
+            paths = {*merge.paths} - inside
+            if not include_ignored:
+                ignored = find_ignored(self._folder.name, real, sorted(paths), layer, base, self._mounted.capture)
+                self._report.ignored += self._list_changed(merge, ignored)
+                paths -= ignored
+            merge.run(paths)
+            placements = merge.placements
+            for each in repositories:
+                found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
+                placements |= found.placements
+                self._report.branches += found.branches
+                if found.left:
+                    shown = ", ".join(found.left[:MAX_NAMED]) + (" and more" if len(found.left) > MAX_NAMED else "")
+                    self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
+            if not merge.conflicts:
+                fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+                try:
+                    MergeLayer(fd, layer, base).fill(placements)
+                finally:
+                    os.close(fd)
+            return merge.conflicts.values()
+
+    def _list_changed(self, merge: TreeMerge, ignored: Collection[str]) -> list[str]:
+        """Those of the ignored paths that are files, and other ones than in the workspace."""
+        found = ((rel, merge.read_fork(rel, hashed=False)) for rel in sorted(ignored))
+        return [os.path.join(self._real, rel) for rel, entry in found if entry is None or entry.kind != "folder"]
+
+    def _merge_texts(self, ancestor: str, fork: bytes, base: bytes) -> MergedText | None:
+        kept = self._folder.texts / ancestor
+        return merge_texts(kept, fork, base) if kept.exists() else None
