@@ -166,7 +166,9 @@ class ModelFork:
         for operation in operations:
             touched = operation.apply(after)
             changed |= touched
-            for path in touched | {each for one in touched for each in above(one)}:  # an overlay copies folders above
+            for path in sorted(
+                touched | {each for one in touched for each in above(one)}
+            ):  # an overlay copies those above
                 self.own.setdefault(path, None)
                 self.ancestors.setdefault(path, before.get(path))
                 if path in base and path not in after:

@@ -1,15 +1,21 @@
-"""Random histories of a workspace and two forks: each merge equals an independent model, or both report a conflict."""
+"""Random histories of a workspace and two forks: each merge equals an independent model, or both report a conflict.
+
+The workspace also changes while programs run in the forks. Then nobody knows what a fork started from, and there may be
+conflicts that the model does not have; and a file that the fork replaced while the workspace deleted it comes back.
+"""
 
 import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.forks.fork_mount import RunningProgram
 from handhold.core.errors import MergeConflict
 from tests.backends.forks.model import Conflict, ModelFork, Operations, Tree
 from tests.backends.shell.forked import as_user
@@ -45,7 +51,9 @@ class History:
         self.state = place / f"state-{seed}"
         self.base: Tree = {}
         self.forks: dict[str, ModelFork] = {}
-        self.merged = self.conflicts = self.false_conflicts = 0
+        self.unsure: set[str] = set()  # forks that were in use while the workspace changed
+        self.deleted: set[str] = set()  # meanwhile
+        self.merged = self.conflicts = self.false_conflicts = self.revived = 0
 
     def play(self) -> None:
         self.root.mkdir()
@@ -77,8 +85,29 @@ class History:
             chosen.append(self.operations.make(view))
             chosen[-1].apply(view)
         script = "\n".join(("umask 022", "set -e", *(each.command for each in chosen)))
-        assert box.fork(name).run(["sh", "-c", script]) == 0, script
-        fork.run(self.base, chosen)
+        before, run = dict(self.base), box.fork(name).run
+        if self.random.random() < 0.3:
+            assert run(["sh", "-c", f"{script}\n{self.wait_in_fork}"], wait=self.change_while_running) == 0, script
+            self.unsure.add(name)
+            self.deleted |= before.keys() - self.base.keys()
+        else:
+            assert run(["sh", "-c", script]) == 0, script
+        fork.run(before, chosen)
+
+    @property
+    def ready(self) -> Path:
+        return self.state.with_name(f"{self.state.name}-ready")
+
+    @property
+    def wait_in_fork(self) -> str:
+        return f"touch {self.ready}; while test -e {self.ready}; do sleep 0.01; done"
+
+    def change_while_running(self, program: RunningProgram) -> int:
+        while not self.ready.exists():
+            time.sleep(0.005)
+        self.change_base()
+        self.ready.unlink()
+        return program.wait()
 
     def merge(self, box: Toolbox, name: str = "") -> None:
         if not self.forks:
@@ -95,8 +124,11 @@ class History:
             assert tree(self.root) == before
             self.conflicts += 1
             self.false_conflicts += expected is not None
+            assert expected is None or name in self.unsure, "a conflict, where the model has none"
             return
-        assert expected is not None, "merged, where the model has a conflict"
+        if expected is None:
+            self.revived += 1
+            expected = self.revive(name)
         assert read(self.root) == expected
         assert report.dropped
         self.merged += 1
@@ -107,6 +139,16 @@ class History:
             assert read(self.root) == expected
         self.base = expected
         del self.forks[name]
+        self.unsure.discard(name)
+
+    def revive(self, name: str) -> Tree:
+        """The merge, if what both changed and the workspace deleted is the fork's."""
+        assert name in self.unsure, "merged, where the model has a conflict"
+        fork = self.forks[name]
+        for path in self.deleted & fork.own.keys() - self.base.keys():
+            if fork.own[path] is not None:
+                fork.ancestors[path] = None
+        return fork.merge(self.base)
 
 
 @pytest.mark.skipif(not shutil.which("git"), reason="texts are merged by git")
@@ -123,7 +165,8 @@ def test_random_histories(who: str, place: Path, first: int):
         merged = sum(each.merged for each in histories)
         false_conflicts = sum(each.false_conflicts for each in histories)
         print(
-            f"{merged} merged, {sum(each.conflicts for each in histories)} conflicts, {false_conflicts} of them false"
+            f"{merged} merged, {sum(each.conflicts for each in histories)} conflicts, {false_conflicts} of them false,"
+            f" {sum(each.revived for each in histories)} with a file that came back"
         )
         assert merged
         assert false_conflicts <= merged / 5, "too many conflicts that are none"
