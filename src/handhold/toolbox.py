@@ -495,6 +495,11 @@ class Toolbox:
         """
         return ForkToolbox(self.forks.get(name) if name in self.forks else self.forks.create(name), self)
 
+    @property
+    def origin(self) -> "Toolbox":
+        """The toolbox of the workspace that this one is a fork of; itself if it is none."""
+        return self
+
     # --- closing
 
     def close(self, *, timeout: float = 5.0) -> None:
@@ -546,6 +551,10 @@ class ForkToolbox(Toolbox):
         self._origin = origin
         self._own_approver: tuple[Approver | None] | None = None
         super().__init__(cast("ToolboxParts", _RemoteParts(self._process, self._approve, origin._parts.refuse)))
+
+    @property
+    def origin(self) -> Toolbox:
+        return self._origin
 
     @property
     def created(self) -> float:

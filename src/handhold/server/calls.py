@@ -51,6 +51,7 @@ CALL_ID_META_KEYS = (
 )  # in `_meta`; the first one that is present is used
 TURN_META_KEY = "handhold/turn"
 SESSION_META_KEY = "handhold/session"
+FORK_META_KEY = "handhold/fork"
 NEW_SESSION = "new"
 MAX_NAME_CHARS = 200  # of a call id or a turn
 PROGRESS_INTERVAL_SECONDS = 10.0  # between progress messages while a command prints nothing
@@ -83,6 +84,7 @@ class ToolCallRequest:
     call_id: str
     turn: str
     is_new_session: bool = False  # the result must contain the session's handle
+    fork: str = ""  # the fork in which it works; empty: the workspace itself
     question: str = ""
     answer: ElicitResult | None = None
     asked: float = 0.0  # when
@@ -104,7 +106,7 @@ class CallHandler:
             call = self._parse_call(context, params, config)
         except NoSuchSession:
             return build_result(NO_SESSION_REPLY, config)
-        session = self.session_pool.acquire(config, call.session)
+        session = self.session_pool.acquire(*_locate_session(config, call))
         try:
             outcome = await self._execute(context, session, call, catalog)
         finally:
@@ -121,12 +123,17 @@ class CallHandler:
     def _parse_call(self, context: Context, params: CallToolRequestParams, config: ServerConfig) -> ToolCallRequest:
         meta: Mapping[str, Any] = context.meta or {}
         arguments = dict(params.arguments or {})
-        extras = {name: arguments.pop(name, None) for name in ("session", "call_id")} if config.handles else {}
+        extras = {name: arguments.pop(name, None) for name in ("session", "call_id", "fork")} if config.handles else {}
         call_id = next((meta[key] for key in CALL_ID_META_KEYS if meta.get(key)), extras.get("call_id") or "")
         joined = config.client_session.find(meta) if config.client_session else None
         session, turn = joined or (config.session, "")
         call = ToolCallRequest(
-            params.name, arguments, session, _shorten_name(call_id), _shorten_name(meta.get(TURN_META_KEY) or turn)
+            params.name,
+            arguments,
+            session,
+            _shorten_name(call_id),
+            _shorten_name(meta.get(TURN_META_KEY) or turn),
+            fork=str(meta.get(FORK_META_KEY) or extras.get("fork") or config.fork),
         )
         if params.request_state is not None:
             return self._add_approval_answer(call, params, config)
@@ -215,6 +222,13 @@ class CallHandler:
                 if not next_chunk.done():
                     next_chunk.cancel()
                     await asyncio.wait([next_chunk])
+
+
+def _locate_session(config: ServerConfig, call: ToolCallRequest) -> tuple[ServerConfig, str]:
+    """Which session of the pool a call belongs to. All calls in one fork share one: it is one agent's."""
+    if not call.fork:
+        return config, call.session
+    return replace(config, fork=call.fork), f"fork-{call.fork}"
 
 
 def fit_reply(reply: Reply, box: Toolbox, config: ServerConfig, *, is_read_only: bool) -> Reply:

@@ -38,7 +38,9 @@ class ServerConfig:
     # The session of calls that name none; empty: each such call gets a new session.
     session: str = field(default="", compare=False)
     client_session: "ClientSession | None" = field(default=None, compare=False)  # goes before `session`
-    handles: bool = False  # add `session` and `call_id` to every tool, for clients that cannot send them in `_meta`
+    # Add `session`, `call_id` and `fork` to every tool, for clients that cannot send them in `_meta`.
+    handles: bool = False
+    fork: str = ""  # the fork of the workspace in which calls work that name none; empty: the workspace itself
     structured: bool = False  # add structured content to results
     budget: int = DEFAULT_BUDGET_TOKENS
     name: str = ""  # the name of the token; handles are valid only for the name they were issued to
@@ -57,7 +59,7 @@ class ServerConfig:
         return cls(tuple(fspath(root) for root in roots))
 
     def open_toolbox(self, session: str, approver: "Approver | None" = None) -> "Toolbox":
-        """Raises ToolError if a root or the state folder cannot be used.
+        """Raises ToolError if a root, the state folder or the fork cannot be used.
 
         The approver is set after opening, because a toolbox that is opened with one defaults to the mode `ask`.
         """
@@ -77,6 +79,12 @@ class ServerConfig:
             hidden=self.hidden,
         )
         box.approver = approver
+        if self.fork:
+            try:
+                return box.fork(self.fork)
+            except BaseException:
+                box.close()
+                raise
         if box.store.has_baseline():
             box.snapshots.resume()
         return box
@@ -115,6 +123,11 @@ class ServerConfig:
         guidance = self.resolved_dialect.instructions if self.dialect == "auto" else read_instructions(self.dialect)
         session_option = f" --session {quote(self.session)}" if self.session else ""
         undo = f"A person can undo every change made with these tools: `handhold undo{session_option}`."
+        if self.fork:
+            undo = (
+                f"These tools work in {self.fork}, a fork of the workspace: a copy at the same path. A person can look at "
+                f"its changes (`handhold fork diff {self.fork}`), and merge or drop it."
+            )
         notes = "\n\n".join((undo, *self.warnings))
         return f"{guidance.rstrip()}\n\n{notes}\n".lstrip()
 

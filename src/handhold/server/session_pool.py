@@ -55,6 +55,8 @@ class PooledSession:
                 raise Cancelled()
             if self._toolbox is None:
                 self._toolbox = self._open_toolbox()
+            elif self.config.fork and self.config.fork not in self._toolbox.origin.forks:  # merged or dropped meanwhile
+                self._toolbox = self._toolbox.origin.fork(self.config.fork)
             self._running_calls += 1
         try:
             yield self._toolbox
@@ -90,7 +92,7 @@ class PooledSession:
                 box.interrupt()
                 self._lock.wait(CLOSE_POLL_SECONDS)
         if box:
-            box.close(timeout=0)  # the calls were already waited for
+            box.origin.close(timeout=0)  # the calls were already waited for
 
 
 class SessionPool:

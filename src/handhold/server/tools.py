@@ -20,6 +20,11 @@ SESSION_SCHEMA = {
     "description": 'Session of this call: the handle from an earlier result, or "new" to start a session. '
     "Defaults to the client's own session.",
 }
+FORK_SCHEMA = {
+    "type": "string",
+    "description": "Name of a fork: a copy of the workspace, at the same path, in which this call works. It is made if "
+    "there is none. A person merges or drops it.",
+}
 CALL_ID_SCHEMA = {
     "type": "string",
     "description": "Unique id of this call. Retrying with the same id does not execute the call twice.",
@@ -78,5 +83,6 @@ def _build_definition(spec: ToolSpec, kind: ToolKind, config: ServerConfig) -> T
 def _build_schema(spec: ToolSpec, config: ServerConfig) -> dict[str, Any]:
     schema = dict(spec.input_schema)
     if config.handles:
-        schema["properties"] = {**schema["properties"], "session": SESSION_SCHEMA, "call_id": CALL_ID_SCHEMA}
+        added = {"session": SESSION_SCHEMA, "call_id": CALL_ID_SCHEMA, "fork": FORK_SCHEMA}
+        schema["properties"] = {**schema["properties"], **added}
     return schema

@@ -7,6 +7,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -443,6 +444,18 @@ with Toolbox.open({str(root)!r}, state={str(tmp_path / "state")!r}) as box:
         assert box.log() == []
         box.fork("try").merge()
         assert (root / "kept.txt").read_text() == "kept"
+
+
+def test_forks_are_made_and_dropped_at_the_same_time(tmp_path: Path):
+    lay(tmp_path)
+
+    def work(name: str) -> None:
+        for n in range(20):
+            box.forks.create(f"{name}-{n}").drop()
+
+    with open_box(tmp_path) as box, ThreadPoolExecutor() as pool:
+        list(pool.map(work, "abcd"))
+        assert leftovers(tmp_path) == []
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "é", "a" * 65])

@@ -220,12 +220,12 @@ class ForkStore:
 
     def __iter__(self) -> Iterator[ForkFolder]:
         """Every fork, the oldest first."""
-        if not self.folder.exists():
-            return iter(())
-        found = [ForkFolder(each) for each in self.folder.iterdir() if (each / INFO_FILE).exists()]
-        return iter(
-            sorted((each for each in found if not each.name.startswith(".")), key=lambda each: each.info.created)
-        )
+        found: list[tuple[float, ForkFolder]] = []
+        names = os.listdir(self.folder) if self.folder.exists() else ()
+        for each in (ForkFolder(self.folder / name) for name in sorted(names) if not name.startswith(".")):
+            with suppress_and_log(ForkUnavailable):  # dropped just now
+                found.append((each.info.created, each))
+        return (each for _, each in sorted(found, key=lambda pair: pair[0]))
 
     def get(self, name: str) -> ForkFolder:
         """ForkUnavailable if there is none of that name."""
@@ -237,17 +237,12 @@ class ForkStore:
 
     def create(self, name: str, roots: Sequence[Root]) -> ForkFolder:
         """A new fork of these folders. It appears at once, complete."""
-        ensure_private_folder(self.folder)
-        self.sweep()
         temporary = ForkFolder(self.folder / f"{TEMPORARY_PREFIX}{token_hex(8)}")
         fork = ForkFolder(self.folder / name)
-        with translate_os_errors(str(self.folder)), ExitStack() as undo:
+        with translate_os_errors(str(self.folder)), self._exclusive(), ExitStack() as undo:
+            self.sweep()
             ensure_private_folder(temporary.folder)
             undo.callback(_remove, self.folder, temporary.name)
-            # Others remove what looks abandoned; a lock says that it is not.
-            lock = os.open(temporary.folder / LOCK_FILE, LOCK_FLAGS, 0o600)
-            undo.callback(os.close, lock)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for n, root in enumerate(roots):
                 ensure_private_folder(Path(temporary.upper(n)))
                 ensure_private_folder(Path(temporary.work(n)))
@@ -262,7 +257,6 @@ class ForkStore:
                     raise
                 raise ForkUnavailable(name, "there is a fork of that name already") from error
             undo.pop_all()
-            os.close(lock)
         return fork
 
     def drop(self, fork: ForkFolder) -> None:
@@ -274,22 +268,43 @@ class ForkStore:
         """Call it with the fork's lock held."""
         going = f"{TEMPORARY_PREFIX}{token_hex(8)}"
         with translate_os_errors(str(fork.folder)):
-            os.rename(fork.folder, self.folder / going)
-            _remove(self.folder, going)
-        with suppress_and_log(OSError):  # until the last one is gone
-            self.folder.rmdir()
+            with _locked_folder(fork.folder):
+                os.rename(fork.folder, self.folder / going)
+                _remove(self.folder, going)
+            with self._exclusive(), suppress_and_log(OSError):  # until the last one is gone
+                self.folder.rmdir()
+
+    @contextmanager
+    def _exclusive(self) -> Generator[None]:
+        """Alone with the folder, in which nobody else makes a fork, sweeps or removes the folder itself."""
+        while True:
+            ensure_private_folder(self.folder)
+            fd = os.open(self.folder, LIST_FLAGS)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.fstat(fd).st_nlink:  # else somebody just removed it
+                    yield
+                    return
+            finally:
+                os.close(fd)
 
     def sweep(self) -> None:
         """Remove what killed processes left."""
         for name in os.listdir(self.folder):
             if name.startswith(TEMPORARY_PREFIX):
-                with suppress_and_log(OSError, ForkUnavailable):
-                    lock = os.open(self.folder / name / LOCK_FILE, LOCK_FLAGS, 0o600)
-                    try:
-                        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        _remove(self.folder, name)
-                    finally:
-                        os.close(lock)
+                with suppress_and_log(OSError), _locked_folder(self.folder / name):
+                    _remove(self.folder, name)
+
+
+@contextmanager
+def _locked_folder(folder: Path) -> Generator[None]:
+    """While it is removed: what looks abandoned is swept. BlockingIOError if somebody else removes it."""
+    fd = os.open(folder, LIST_FLAGS)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(fd)
 
 
 def _remove(folder: Path, name: str) -> None:
