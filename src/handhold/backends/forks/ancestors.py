@@ -44,30 +44,22 @@ class RootAncestors:
     hidden: set[str] = field(default_factory=set[str])
 
     def get(self, rel: str) -> Ancestor:
-        """Where nothing was, nothing was below either."""
-        if (known := self.records.get(rel)) is not None:
-            return known
-        return ABSENT if self._is_below_absent(rel) else UNKNOWN
-
-    def _is_below_absent(self, rel: str) -> bool:
-        while rel := os.path.dirname(rel):
-            if (above := self.records.get(rel)) is not None:
-                return above == ABSENT or (above.entry is not None and above.entry.kind != "folder")
-        return False
+        return self.records.get(rel, UNKNOWN)
 
     def update(self, items: Collection[LayerItem], base: TreeReader, texts: Path | None, started_ns: int) -> None:
         """Record what is new in the layer since the mount that began at `started_ns`. Idempotent.
 
+        What the fork created is recorded as well: if the root gets something there later, it is not the fork's ancestor.
         Texts that the fork changed are copied to the folder `texts`, if there is one.
         """
         recorder = _Recorder(base, texts, started_ns)
         present, hidden = {item.rel for item in items}, {item.rel for item in items if item.hides_base}
         for item in items:
-            if item.rel not in self.records and not self._is_below_absent(item.rel):
+            if item.rel not in self.records:
                 self.records[item.rel] = recorder.record(item)
         for rel in sorted(hidden - self.hidden):
             for inner in _walk_folder(base, rel):
-                if inner not in self.records and not self._is_below_absent(inner):
+                if inner not in self.records:
                     self.records[inner] = recorder.record_deletion(inner)
         self.hidden = hidden
         gone = [rel for rel in self.records if rel not in present and not _is_below(rel, hidden)]
