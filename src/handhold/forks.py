@@ -4,7 +4,10 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from math import inf
 from pathlib import Path
+from shlex import join
+from signal import Signals
 from typing import Any
 from weakref import WeakSet
 
@@ -22,13 +25,15 @@ from handhold.backends.forks.tool_process import Approve, ToolProcess
 from handhold.backends.forks.tree_merge import PathConflict, Side
 from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers
 from handhold.backends.shell.preflight import find_mount_obstacle
-from handhold.backends.shell.sandbox_layout import find_enclosing_repository
+from handhold.backends.shell.sandbox_layout import Mount, find_enclosing_repository
 from handhold.backends.shell.worktrees import find_linked_repository
 from handhold.backends.state.state_folder import ensure_private_folder, find_surrounding_fork
 from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ForkUnavailable, MergeConflict
+from handhold.core.facts import ExitStatus
 from handhold.core.plans import FileChange
 from handhold.core.ports.shell import PathGuard
+from handhold.core.requests import Run
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import suppress_and_log
 from handhold.pipeline.change_contents import ChangeContents
@@ -67,6 +72,10 @@ class Fork:
         """
         with self.start(command, cwd=cwd) as program:
             return wait(program)
+
+    def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
+        """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed."""
+        return self._forks.run_contained(self._folder, command, cwd, network=network)
 
     @contextmanager
     def start(
@@ -115,14 +124,16 @@ class Forks:
         guard: PathGuard,
         contents: ChangeContents,
         committer: MergeCommitter,
+        run_on_layers: Callable[[Run, Sequence[Mount], Sequence[int]], ExitStatus],
         options: Mapping[str, Any],
     ) -> None:
-        """`options` are the keywords for toolboxes in a fork."""
+        """`run_on_layers` runs a sandboxed command; `options` are the keywords for toolboxes in a fork."""
         self._files = files
         self._state = state
         self._guard = guard
         self._contents = contents
         self._committer = committer
+        self._run_on_layers = run_on_layers
         self._options = options
         self._processes: WeakSet[ToolProcess] = WeakSet()
         self.store = ForkStore(state)
@@ -194,6 +205,16 @@ class Forks:
             mounted.start(command, cwd or first.real, pass_fds) as program,
         ):
             yield program
+
+    def run_contained(self, folder: ForkFolder, command: Sequence[str], cwd: str, *, network: bool) -> int:
+        first = self._writable_roots[0]
+        with mount_fork(folder, self._state, self._find_marker(folder.name, first)) as mounted:
+            mounts = [
+                Mount(real, "overlay", folder.upper(n), folder.work(n)) for n, real in enumerate(folder.info.roots)
+            ]
+            run = Run(join(command), inf, 0, folder=cwd or first.real, network=network, streams=(0, 1, 2))
+            ended = self._run_on_layers(run, mounts, (mounted.lock,))
+        return -Signals[ended.signal] if ended.signal else ended.code or 0
 
     def open_tools(self, fork: Fork, approve: Approve) -> ToolProcess:
         def start(command: Sequence[str], pass_fds: Sequence[int]) -> AbstractContextManager[RunningProgram]:

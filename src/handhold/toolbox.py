@@ -583,6 +583,14 @@ class ForkToolbox(Toolbox):
         with self._fork.start(command, cwd=cwd) as program:
             return (wait or type(program).wait)(program)
 
+    def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
+        """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed.
+
+        network: whether the program may use the network.
+        """
+        self._process.close()
+        return self._fork.run_contained(command, cwd=cwd, network=network)
+
     def diff(self, target: Target | JournalEntry | None = None) -> str:
         """What the fork changed, as a diff; with a target, what this call in the fork changed."""
         return self._fork.diff() if target is None else super().diff(target)

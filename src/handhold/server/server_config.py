@@ -125,7 +125,7 @@ class ServerConfig:
         undo = f"A person can undo every change made with these tools: `handhold undo{session_option}`."
         if self.fork:
             undo = (
-                f"These tools work in {self.fork}, a fork of the workspace: a copy at the same path. A person can look at "
+                f"These tools work in {self.fork}, a fork of the workspace: a copy at the same path. A person can see "
                 f"its changes (`handhold fork diff {self.fork}`), and merge or drop it."
             )
         notes = "\n\n".join((undo, *self.warnings))

@@ -49,7 +49,7 @@ class RootAncestors:
     def update(self, items: Collection[LayerItem], base: TreeReader, texts: Path | None, started_ns: int) -> None:
         """Record what is new in the layer since the mount that began at `started_ns`. Idempotent.
 
-        What the fork created is recorded as well: if the root gets something there later, it is not the fork's ancestor.
+        What the fork created is recorded as well: what the root gets there later is not its ancestor.
         Texts that the fork changed are copied to the folder `texts`, if there is one.
         """
         recorder = _Recorder(base, texts, started_ns)
