@@ -567,6 +567,11 @@ class ForkToolbox(Toolbox):
         return self._fork.is_running
 
     @property
+    def roots(self) -> tuple[str, ...]:
+        """Where programs in the fork see the roots: at their own paths, if anything can be mounted here."""
+        return self._fork.roots
+
+    @property
     def path(self) -> str:
         """Where everything that belongs to it is kept."""
         return self._fork.path

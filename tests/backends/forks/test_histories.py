@@ -91,8 +91,9 @@ class History:
             self.unsure.add(name)
         else:
             assert run(["sh", "-c", script]) == 0, script
+        known = {*fork.own}
         fork.run(before, chosen)
-        deleted = before.keys() - self.base.keys() & fork.own.keys()
+        deleted = (before.keys() - self.base.keys()) & fork.own.keys() - known
         self.deleted[name] |= {path for path in deleted if fork.own[path] is not None}
         fork.ancestors |= {path: None for path in deleted if fork.own[path] is None}  # in both
 

@@ -103,8 +103,8 @@ class _Recorder:
             return UNKNOWN
         try:
             entry = self._base.read(rel, found, hashed=hashed)
-            if entry and entry.kind == "file" and keeps_text:
-                self._keep_text(rel, entry, found)
+            if entry and entry.kind == "file" and keeps_text and self._texts is not None:
+                keep_text(self._base, rel, entry, found, self._texts)
             now = self._base.stat(rel)
         except OSError:
             log_swallowed()
@@ -112,15 +112,6 @@ class _Recorder:
         if now is None or (make_stamp(now) != make_stamp(found) and not is_folder):
             return UNKNOWN
         return Ancestor(entry, make_stamp(found))
-
-    def _keep_text(self, rel: str, entry: Entry, found: os.stat_result) -> None:
-        if self._texts is None or found.st_size > MAX_TEXT_BYTES:
-            return
-        data = self._base.read_bytes(rel)
-        kept = self._texts / entry.hash
-        if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
-            ensure_private_folder(self._texts)
-            write_atomically(kept, data)
 
     def _may_be_deleted(self, rel: str) -> bool:
         """Whether somebody removed an entry from the nearest folder that is still there."""
@@ -143,6 +134,17 @@ class _Recorder:
             known = found is None or around is None or min(found.st_ctime_ns, around.st_ctime_ns) >= self._started_ns
             known = self._moved[folder] = known or self._is_moved(above)
         return known
+
+
+def keep_text(base: TreeReader, rel: str, entry: Entry, found: os.stat_result, texts: Path) -> None:
+    """Copy a file of the root to the folder `texts`, if it is a text."""
+    if found.st_size > MAX_TEXT_BYTES:
+        return
+    data = base.read_bytes(rel)
+    kept = texts / entry.hash
+    if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
+        ensure_private_folder(texts)
+        write_atomically(kept, data)
 
 
 def _walk_folder(base: TreeReader, rel: str) -> Iterator[str]:
