@@ -41,6 +41,7 @@ EXCEPTIONS = {
     "backends/snapshots/copies.py": "the copies of a baseline, in a folder of their own",
     "backends/forks/ancestors.py": "what a fork started from, in the state folder",
     "backends/forks/fork_folder.py": "the folders of forks, in the state folder",
+    "backends/forks/fork_mount.py": "a temporary folder in the state folder, to try a mount",
     "backends/forks/merge_layer.py": "the layer of a merge",
     "backends/forks/text_merge.py": "copies to merge, in a temporary folder",
     "backends/shell/cleanup.py": "folders of sessions that nobody uses",

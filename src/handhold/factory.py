@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
 from handhold.core.errors import ForkUnavailable, NotRecorded, ToolError
-from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
+from handhold.core.facts import ConvertedImage, ConvertedPdf, ExitStatus, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
@@ -28,6 +28,7 @@ from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
+from handhold.core.requests import Run
 from handhold.core.results import Reply
 from handhold.dialects.model_families import match_model
 from handhold.pipeline.executor import CallExecutor
@@ -41,6 +42,7 @@ from handhold.pipeline.workspace_policy import WorkspacePolicy
 if TYPE_CHECKING:
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
+    from handhold.backends.shell.sandbox_layout import Mount
     from handhold.backends.snapshots.recordings import WorkspaceRecording
     from handhold.forks import Forks
     from handhold.pipeline.authorization import Authorizer
@@ -264,7 +266,15 @@ def open_forks(files: "Workspace", state: Path, config: ToolboxConfig, parts: To
     committer = MergeCommitter(parts.session, parts.authorizer, parts.reviewer)
     options = {name: getattr(config, name) for name in OPTION_NAMES if name != "approver"}
     options |= {"session": parts.session.name, "asks": config.approver is not None}
-    return Forks(files, state, parts.guard, parts.contents, committer, options)
+
+    def run_on_layers(run: Run, mounts: "Sequence[Mount]", pass_fds: Sequence[int]) -> "ExitStatus":
+        from handhold.backends.shell import SandboxedShell
+
+        shell = parts.commands.shell
+        assert isinstance(shell, SandboxedShell)  # as for every workspace on disk
+        return shell.run_on_layers(run, mounts, pass_fds)
+
+    return Forks(files, state, parts.guard, parts.contents, committer, run_on_layers, options)
 
 
 def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: Session, guard: PathGuard) -> Shell:

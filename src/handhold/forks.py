@@ -4,7 +4,10 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from math import inf
 from pathlib import Path
+from shlex import join
+from signal import Signals
 from typing import Any
 from weakref import WeakSet
 
@@ -12,25 +15,27 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
+from handhold.backends.forks.copies import measure_tree
 from handhold.backends.forks.fork_changes import list_changes
 from handhold.backends.forks.fork_folder import ForkFolder, ForkStore, open_base
-from handhold.backends.forks.fork_layer import walk_layer
-from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, mount_fork
+from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
 from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
 from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
 from handhold.backends.forks.tool_process import Approve, ToolProcess
 from handhold.backends.forks.tree_merge import PathConflict, Side
-from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers
+from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers, read_clock_ns
 from handhold.backends.shell.preflight import find_mount_obstacle
-from handhold.backends.shell.sandbox_layout import find_enclosing_repository
+from handhold.backends.shell.sandbox_layout import Mount, find_enclosing_repository
 from handhold.backends.shell.worktrees import find_linked_repository
 from handhold.backends.state.state_folder import ensure_private_folder, find_surrounding_fork
 from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ForkUnavailable, MergeConflict
+from handhold.core.facts import ExitStatus
 from handhold.core.plans import FileChange
 from handhold.core.ports.shell import PathGuard
+from handhold.core.requests import Run
 from handhold.core.text.path_escaping import escape_ambiguous
-from handhold.logs import suppress_and_log
+from handhold.logs import suppress_and_log, warn_once
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.merge import MergeCommitter
 
@@ -44,18 +49,18 @@ class Fork:
 
     def __init__(self, forks: "Forks", folder: ForkFolder) -> None:
         self._forks = forks
-        self._folder = folder
+        self.folder = folder
         self.name = folder.name
 
     @property
     def created(self) -> float:
         """When it was made, in seconds since 1970."""
-        return self._folder.info.created
+        return self.folder.info.created
 
     @property
     def is_running(self) -> bool:
         """Whether a program runs in it now."""
-        return self._folder.is_running
+        return self.folder.is_running
 
     def run(
         self, command: Sequence[str], *, cwd: str = "", wait: Callable[[RunningProgram], int] = RunningProgram.wait
@@ -68,12 +73,16 @@ class Fork:
         with self.start(command, cwd=cwd) as program:
             return wait(program)
 
+    def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
+        """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed."""
+        return self._forks.run_contained(self.folder, command, cwd, network=network)
+
     @contextmanager
     def start(
         self, command: Sequence[str], *, cwd: str = "", pass_fds: Sequence[int] = ()
     ) -> Generator[RunningProgram]:
         """`run` for a program that works while this block does other things; leaving it waits for its end."""
-        with self._forks.start(self._folder, command, cwd, pass_fds) as program:
+        with self._forks.start(self.folder, command, cwd, pass_fds) as program:
             yield program
 
     def open_tools(self, approve: Approve) -> ToolProcess:
@@ -82,12 +91,17 @@ class Fork:
 
     def diff(self) -> str:
         """What the fork changed, as a diff."""
-        return self._forks.diff(self._folder)
+        return self._forks.diff(self.folder)
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """Where programs in the fork see the roots: at their own paths, if anything can be mounted here."""
+        return self._forks.find_roots(self.folder)
 
     @property
     def path(self) -> str:
         """Where everything that belongs to it is kept."""
-        return str(self._folder.folder)
+        return str(self.folder.folder)
 
     def merge(self, *, take: Take | Side = "", include_ignored: bool = False) -> MergeReport:
         """Merge into the workspace, as one change set that `undo` takes back.
@@ -98,11 +112,11 @@ class Fork:
         Raises MergeConflict if both changed a path and no side was chosen; then nothing is written. Raises Denied or
         NotApproved if the policy does not allow a change.
         """
-        return self._forks.merge(self._folder, {"": take} if isinstance(take, str) else take, include_ignored)
+        return self._forks.merge(self.folder, {"": take} if isinstance(take, str) else take, include_ignored)
 
     def drop(self) -> None:
         """Remove the fork and everything in it. Raises ForkUnavailable if a program runs in it."""
-        self._forks.store.drop(self._folder)
+        self._forks.store.drop(self.folder)
 
 
 class Forks:
@@ -115,14 +129,16 @@ class Forks:
         guard: PathGuard,
         contents: ChangeContents,
         committer: MergeCommitter,
+        run_on_layers: Callable[[Run, Sequence[Mount], Sequence[int]], ExitStatus],
         options: Mapping[str, Any],
     ) -> None:
-        """`options` are the keywords for toolboxes in a fork."""
+        """`run_on_layers` runs a sandboxed command; `options` are the keywords for toolboxes in a fork."""
         self._files = files
         self._state = state
         self._guard = guard
         self._contents = contents
         self._committer = committer
+        self._run_on_layers = run_on_layers
         self._options = options
         self._processes: WeakSet[ToolProcess] = WeakSet()
         self.store = ForkStore(state)
@@ -151,7 +167,26 @@ class Forks:
             for folder in folders:
                 if obstacle := find_mount_obstacle(folder.real):
                     raise ForkUnavailable(name, f"{folder.real} cannot be overlaid: {obstacle}")
-            return Fork(self, self.store.create(name, folders))
+            support = find_mount_support(str(self._state))
+            if support == "overlay" and can_hold_layers(str(self._state)):
+                return Fork(self, self.store.create(name, folders))
+            return self._create_copy(name, folders, support)
+
+    def _create_copy(self, name: str, folders: Sequence[Root], support: Support) -> Fork:
+        """A fork where there can be no overlay. Its size is said first."""
+        if not support and len(folders) > len(self._writable_roots):
+            because = f"its repository is outside the workspace, at {folders[-1].real}, and nothing can be mounted here"
+            raise ForkUnavailable(name, because)
+        sizes = [measure_tree(folder.real) for folder in folders]
+        count, size = (sum(each) for each in zip(*sizes, strict=True))
+        place = (
+            "at its own path" if support else f"at {self.store.folder / name / 'layers'}: nothing can be mounted here"
+        )
+        warn_once(
+            "forks", f"There can be no overlay here, so {name} is a copy of {count:,} files, {size:,} bytes, {place}."
+        )
+        started_ns = read_clock_ns(self._find_marker(name, folders[0]))
+        return Fork(self, self.store.create(name, folders, started_ns))
 
     def _check_support(self, name: str) -> None:
         if surrounding := find_surrounding_fork(self._state):
@@ -163,8 +198,6 @@ class Forks:
             if str(self._state).startswith(root.prefix):
                 raise ForkUnavailable(name, f"the state folder is in the workspace, at {self._state}")
             self._find_marker(name, root)
-        if not can_hold_layers(str(self._state)):
-            raise ForkUnavailable(name, f"the file system of {self._state} cannot hold the layer of an overlay")
 
     def _find_marker(self, name: str, root: Root) -> str:
         area = self._files.get_staging_area(root)
@@ -184,6 +217,10 @@ class Forks:
 
     # --- running and looking
 
+    def find_roots(self, folder: ForkFolder) -> tuple[str, ...]:
+        mounted = MountedFork(folder, self._state, -1)
+        return tuple(mounted.find_path(root.real) for root in self._writable_roots)
+
     @contextmanager
     def start(
         self, folder: ForkFolder, command: Sequence[str], cwd: str, pass_fds: Sequence[int]
@@ -195,11 +232,26 @@ class Forks:
         ):
             yield program
 
+    def run_contained(self, folder: ForkFolder, command: Sequence[str], cwd: str, *, network: bool) -> int:
+        first = self._writable_roots[0]
+        if folder.info.is_copy:
+            raise ForkUnavailable(folder.name, "a program in a copy cannot be contained: that needs an overlay")
+        with mount_fork(folder, self._state, self._find_marker(folder.name, first)) as mounted:
+            mounts = [
+                Mount(real, "overlay", folder.upper(n), folder.work(n)) for n, real in enumerate(folder.info.roots)
+            ]
+            run = Run(join(command), inf, 0, folder=cwd or first.real, network=network, streams=(0, 1, 2))
+            ended = self._run_on_layers(run, mounts, (mounted.lock,))
+        return -Signals[ended.signal] if ended.signal else ended.code or 0
+
     def open_tools(self, fork: Fork, approve: Approve) -> ToolProcess:
         def start(command: Sequence[str], pass_fds: Sequence[int]) -> AbstractContextManager[RunningProgram]:
             return fork.start(command, pass_fds=pass_fds)
 
-        process = ToolProcess(start, self._options, approve)
+        options = {**self._options}
+        if not MountedFork(fork.folder, self._state, -1).is_mounted:  # then it is another workspace
+            options |= {"root": fork.roots, "state": str(fork.folder.inner_state)}
+        process = ToolProcess(start, options, approve)
         self._processes.add(process)
         return process
 
@@ -226,7 +278,7 @@ class Forks:
                 continue
             known = ancestors.get(real, RootAncestors())
             with folder.open_layer(n) as layer, open_base(real) as base, translate_os_errors(real):
-                items = list(walk_layer(layer))
+                items = folder.list_items(n, layer)
                 paths = {rel for rel in (*known.records, *(item.rel for item in items)) if not find_git_folder(rel)}
                 with suppress_and_log(ForkUnavailable):  # then everything is shown
                     paths -= find_ignored(folder.name, real, sorted(paths), layer, base, capture)
@@ -281,9 +333,13 @@ class Forks:
                 report.dropped = True
         return report
 
+    def _has_changes(self, folder: ForkFolder, n: int) -> bool:
+        with folder.open_layer(n) as layer:
+            return bool(folder.list_items(n, layer))
+
     def _note_outside_commits(self, folder: ForkFolder) -> list[str]:
         outside = [(n, real) for n, real in enumerate(folder.info.roots) if real not in self._real_roots]
-        changed = [real for n, real in outside if os.listdir(folder.upper(n))]
+        changed = [real for n, real in outside if self._has_changes(folder, n)]
         return [
             f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
             f"to merge them, open it as a second root (--root {real}) before you fork"

@@ -567,6 +567,11 @@ class ForkToolbox(Toolbox):
         return self._fork.is_running
 
     @property
+    def roots(self) -> tuple[str, ...]:
+        """Where programs in the fork see the roots: at their own paths, if anything can be mounted here."""
+        return self._fork.roots
+
+    @property
     def path(self) -> str:
         """Where everything that belongs to it is kept."""
         return self._fork.path
@@ -582,6 +587,14 @@ class ForkToolbox(Toolbox):
         self._process.close()
         with self._fork.start(command, cwd=cwd) as program:
             return (wait or type(program).wait)(program)
+
+    def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
+        """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed.
+
+        network: whether the program may use the network.
+        """
+        self._process.close()
+        return self._fork.run_contained(command, cwd=cwd, network=network)
 
     def diff(self, target: Target | JournalEntry | None = None) -> str:
         """What the fork changed, as a diff; with a target, what this call in the fork changed."""

@@ -70,7 +70,7 @@ def main() -> None:
         for each in job.get("runs", [{}]) if report["install"]["status"] == 0 else []:
             model.steps, model.last = fill_in(each["steps"]) if "steps" in each else steps, each.get("last")
             arguments = each.get("arguments") or job.get("arguments", client.arguments)
-            argv = [*(str(PACKAGES / part) for part in client.program), *arguments]
+            argv = [*job.get("within", []), *(str(PACKAGES / part) for part in client.program), *arguments]
             report["agent"] = run(argv, environment, AGENT_SECONDS, each.get("signal"))
             before = read_tree(project)
             open_gates(project, each.get("gates", {}))

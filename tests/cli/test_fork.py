@@ -39,6 +39,15 @@ def test_a_program_in_a_fork_has_its_own_streams_and_exit_status(folder: Path):
     )
 
 
+def test_a_contained_program_has_its_own_streams_and_exit_status(folder: Path):
+    script = "cat; echo problem >&2; echo changed > a.txt; touch ~/x /usr/x 2>/dev/null; exit 3"
+    done = handhold(folder, "fork", "--contained", "try", "--", "sh", "-c", script, given="given\n")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "given\n", "problem\n")
+    assert succeed(folder, "fork", "run", "try", "--contained", "--", "cat", "a.txt") == "changed\n"
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert handhold(folder, "fork", "--network", "try", "--", "true").returncode == 2
+
+
 def test_fork_diff_run_merge_undo(folder: Path):
     before = tree(folder)
     assert handhold(folder, "fork", "try", "--", "sh", "-c", "echo two >> a.txt; rm -r sub").returncode == 0

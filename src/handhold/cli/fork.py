@@ -5,7 +5,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import click
 
@@ -15,7 +15,7 @@ from handhold.cli.diffstat import count_files, format_counts, format_file_count,
 from handhold.cli.git_files import is_git_internal
 from handhold.cli.options import exit_with_error, open_toolbox, print_json, report_errors
 from handhold.cli.prompt import TerminalApprover, is_interactive
-from handhold.cli.run import resolve_folder
+from handhold.cli.run import SignalReceiver, resolve_folder
 from handhold.cli.signals import FORWARDED, exit_like, handle_signals
 from handhold.cli.terminal import is_stderr_terminal, is_stdout_terminal
 from handhold.core.choices import Mode
@@ -25,7 +25,7 @@ from handhold.core.text.display_text import escape_invisible
 if TYPE_CHECKING:
     from handhold.backends.forks.fork_mount import RunningProgram
     from handhold.forks import Fork, MergeReport, Side
-    from handhold.toolbox import Toolbox
+    from handhold.toolbox import ForkToolbox, Toolbox
 
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
 MAX_LISTED = 20  # paths in a message
@@ -71,7 +71,7 @@ def fork() -> None:
 
     `handhold fork NAME -- COMMAND` makes the fork NAME, if there is none, and runs COMMAND in it. What it changes in
     the workspace stays in the fork until you merge or drop it. Nothing else is contained: COMMAND has your home, your
-    network and your rights.
+    network and your rights, unless you give --contained.
     """
 
 
@@ -90,29 +90,53 @@ def open_box(
     return open_toolbox(given, TerminalApprover() if is_interactive() else None)
 
 
+class RunOptions(TypedDict):
+    root: tuple[Path, ...]
+    state: Path | None
+    contained: bool
+    network: bool
+
+
+def add_run_options(command: Any) -> Any:
+    for option in (
+        click.option("--network", is_flag=True, help="With --contained: allow network access."),
+        click.option("--contained", is_flag=True, help="Run COMMAND in the sandbox of commands, without a network."),
+    ):
+        command = option(command)
+    return add_workspace_options(command)
+
+
 @fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS)
-@add_workspace_options
+@add_run_options
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
-def start(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str]) -> None:
+def start(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
     """Run COMMAND in the fork NAME, which is made if there is none. Default: your shell. Put -- before COMMAND."""
-    run_in_fork(root, state, name, command or (os.environ.get("SHELL", "/bin/sh"),), make=True)
+    run_in_fork(name, command or (os.environ.get("SHELL", "/bin/sh"),), given, make=True)
 
 
 @fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS)
-@add_workspace_options
+@add_run_options
 @click.argument("name")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def run(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str]) -> None:
+def run(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
     """Run COMMAND in the existing fork NAME. Put -- before COMMAND."""
-    run_in_fork(root, state, name, command, make=False)
+    run_in_fork(name, command, given, make=False)
 
 
-def run_in_fork(root: tuple[Path, ...], state: Path | None, name: str, command: Sequence[str], *, make: bool) -> None:
+def run_in_fork(name: str, command: Sequence[str], given: RunOptions, *, make: bool) -> None:
+    if given["network"] and not given["contained"]:
+        raise click.UsageError("--network requires --contained: otherwise there is always a network.")
     try:
-        with open_box(root, state) as box:
-            chosen = box.fork(name) if make else box.forks.get(name)
-            status = chosen.run(command, cwd=resolve_folder(box, None), wait=wait_for_program)
+        with open_box(given["root"], given["state"]) as box:
+            chosen, cwd = box.fork(name) if make else box.forks.get(name), resolve_folder(box, None)
+            if given["contained"]:
+                signals = SignalReceiver(box.shell)
+                with signals.handle():
+                    status = chosen.run_contained(command, cwd=cwd, network=given["network"])
+                status = -signals.cancelled_by or status
+            else:
+                status = chosen.run(command, cwd=cwd, wait=wait_for_program)
             if is_stderr_terminal():
                 click.echo(describe_fork(chosen), err=True)
     except (ToolError, OSError) as error:
@@ -129,7 +153,7 @@ def wait_for_program(program: "RunningProgram") -> int:
         return program.wait()
 
 
-def describe_fork(chosen: "Fork") -> str:
+def describe_fork(chosen: "Fork | ForkToolbox") -> str:
     stats = parse_stats(chosen.diff())
     counts = format_counts(*sum_stats(stats)) or "no lines"
     changed = f"{format_file_count(count_files(stats))} changed ({counts})" if stats else "nothing changed"

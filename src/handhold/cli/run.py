@@ -117,9 +117,9 @@ class CommandDialect(handhold_dialect.Handhold):
 class SignalReceiver:
     """Passes signals on to the command. SIGINT, and any signal while no command runs, cancels the call."""
 
-    def __init__(self) -> None:
+    def __init__(self, shell: "Shell | None" = None) -> None:
         self.token = CancelToken()
-        self.shell: Shell | None = None
+        self.shell = shell
         self.cancelled_by = 0  # the number of the signal
 
     def handle(self) -> AbstractContextManager[None]:

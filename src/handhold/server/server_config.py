@@ -125,8 +125,8 @@ class ServerConfig:
         undo = f"A person can undo every change made with these tools: `handhold undo{session_option}`."
         if self.fork:
             undo = (
-                f"These tools work in {self.fork}, a fork of the workspace: a copy at the same path. A person can "
-                f"look at its changes (`handhold fork diff {self.fork}`), and merge or drop it."
+                f"These tools work in {self.fork}, a fork of the workspace: a copy at the same path. A person can see "
+                f"its changes (`handhold fork diff {self.fork}`), and merge or drop it."
             )
         notes = "\n\n".join((undo, *self.warnings))
         return f"{guidance.rstrip()}\n\n{notes}\n".lstrip()

@@ -179,6 +179,7 @@ class ModelFork:
             # Deleting what the base does not have leaves nothing behind: the fork is there as the base is.
             if self.own[path] is None and path in changed and path not in base and not is_hidden:
                 del self.own[path], self.ancestors[path]
+                self.hidden.discard(path)
 
     def merge(self, base: Tree) -> Tree:
         """The base after the merge. Conflict if a path cannot be decided."""

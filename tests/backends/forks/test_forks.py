@@ -301,6 +301,30 @@ def test_the_same_change_in_both_is_no_conflict(who: str, place: Path):
     run(who, place, work)
 
 
+def test_a_folder_that_both_created(who: str, place: Path):
+    """What the workspace put there is the fork's ancestor if the fork saw it, and not if the fork had made its own."""
+
+    def work(box: Toolbox, root: Path) -> None:
+        assert sh(box, "try", "mkdir new; echo mine >new/own") == 0
+        (root / "new").mkdir()
+        for name in ("seen", "gone"):
+            (root / "new" / name).write_text(TEXT)
+        assert sh(box, "try", "echo more >>new/seen; rm new/gone") == 0
+        box.fork("try").merge()
+        assert (root / "new/seen").read_text() == f"{TEXT}more\n"
+        assert sorted(os.listdir(root / "new")) == ["own", "seen"]
+
+        assert sh(box, "try", "mkdir -p other/deep; echo mine >other/deep/own") == 0
+        (root / "other/deep").mkdir(parents=True)
+        (root / "other/deep/own").write_text("theirs\n")
+        assert sh(box, "try", "echo again >>other/deep/own") == 0
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+        assert (root / "other/deep/own").read_text() == "theirs\n"
+
+    run(who, place, work)
+
+
 def test_files_that_were_added_to_a_deleted_folder_stay(who: str, place: Path):
     def work(box: Toolbox, root: Path) -> None:
         assert sh(box, "try", "rm -r old") == 0

@@ -44,30 +44,22 @@ class RootAncestors:
     hidden: set[str] = field(default_factory=set[str])
 
     def get(self, rel: str) -> Ancestor:
-        """Where nothing was, nothing was below either."""
-        if (known := self.records.get(rel)) is not None:
-            return known
-        return ABSENT if self._is_below_absent(rel) else UNKNOWN
-
-    def _is_below_absent(self, rel: str) -> bool:
-        while rel := os.path.dirname(rel):
-            if (above := self.records.get(rel)) is not None:
-                return above == ABSENT or (above.entry is not None and above.entry.kind != "folder")
-        return False
+        return self.records.get(rel, UNKNOWN)
 
     def update(self, items: Collection[LayerItem], base: TreeReader, texts: Path | None, started_ns: int) -> None:
         """Record what is new in the layer since the mount that began at `started_ns`. Idempotent.
 
+        What the fork created is recorded as well: what the root gets there later is not its ancestor.
         Texts that the fork changed are copied to the folder `texts`, if there is one.
         """
         recorder = _Recorder(base, texts, started_ns)
         present, hidden = {item.rel for item in items}, {item.rel for item in items if item.hides_base}
         for item in items:
-            if item.rel not in self.records and not self._is_below_absent(item.rel):
+            if item.rel not in self.records:
                 self.records[item.rel] = recorder.record(item)
         for rel in sorted(hidden - self.hidden):
             for inner in _walk_folder(base, rel):
-                if inner not in self.records and not self._is_below_absent(inner):
+                if inner not in self.records:
                     self.records[inner] = recorder.record_deletion(inner)
         self.hidden = hidden
         gone = [rel for rel in self.records if rel not in present and not _is_below(rel, hidden)]
@@ -111,8 +103,8 @@ class _Recorder:
             return UNKNOWN
         try:
             entry = self._base.read(rel, found, hashed=hashed)
-            if entry and entry.kind == "file" and keeps_text:
-                self._keep_text(rel, entry, found)
+            if entry and entry.kind == "file" and keeps_text and self._texts is not None:
+                keep_text(self._base, rel, entry, found, self._texts)
             now = self._base.stat(rel)
         except OSError:
             log_swallowed()
@@ -120,15 +112,6 @@ class _Recorder:
         if now is None or (make_stamp(now) != make_stamp(found) and not is_folder):
             return UNKNOWN
         return Ancestor(entry, make_stamp(found))
-
-    def _keep_text(self, rel: str, entry: Entry, found: os.stat_result) -> None:
-        if self._texts is None or found.st_size > MAX_TEXT_BYTES:
-            return
-        data = self._base.read_bytes(rel)
-        kept = self._texts / entry.hash
-        if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
-            ensure_private_folder(self._texts)
-            write_atomically(kept, data)
 
     def _may_be_deleted(self, rel: str) -> bool:
         """Whether somebody removed an entry from the nearest folder that is still there."""
@@ -151,6 +134,17 @@ class _Recorder:
             known = found is None or around is None or min(found.st_ctime_ns, around.st_ctime_ns) >= self._started_ns
             known = self._moved[folder] = known or self._is_moved(above)
         return known
+
+
+def keep_text(base: TreeReader, rel: str, entry: Entry, found: os.stat_result, texts: Path) -> None:
+    """Copy a file of the root to the folder `texts`, if it is a text."""
+    if found.st_size > MAX_TEXT_BYTES:
+        return
+    data = base.read_bytes(rel)
+    kept = texts / entry.hash
+    if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
+        ensure_private_folder(texts)
+        write_atomically(kept, data)
 
 
 def _walk_folder(base: TreeReader, rel: str) -> Iterator[str]:

@@ -2,7 +2,8 @@
 
 forks/NAME/fork.json        when it was made, on which roots, and the last mount that is not recorded yet
            ancestors.json   what the roots had at the paths in the layers; texts/ has the contents of texts
-           layers/N/        the layer over the Nth root, with the work folder that an overlay needs
+           layers/N/        the layer over the Nth root, with the work folder that an overlay needs; or a copy of the
+                            root, with a list of what was copied
            state/           what programs in the fork see as the workspace's state
            lock             held while something runs in the fork, or somebody merges or drops it
 """
@@ -22,6 +23,7 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS, remove_tree
 from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, save_ancestors, write_atomically
+from handhold.backends.forks.copies import copy_root, list_changed, load_manifest, record_copy
 from handhold.backends.forks.entries import TreeReader
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
 from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
@@ -34,7 +36,7 @@ TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
 INNER_STATE_FOLDER = "state"
 SETTINGS_FOLDER = "ssh_config.d"
-UPPER, WORK = "upper", "work"
+UPPER, WORK, MANIFEST_FILE = "upper", "work", "copied.json"
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
@@ -68,6 +70,7 @@ class ForkInfo:
     created: float  # seconds since 1970
     roots: tuple[str, ...]  # the real paths of the overlaid folders, in order
     mount: MountStart | None = None  # the last one, until what it left is recorded
+    is_copy: bool = False  # of the roots, because there can be no overlay here
 
 
 class ForkFolder:
@@ -84,7 +87,7 @@ class ForkFolder:
         except (FileNotFoundError, NotADirectoryError):
             raise ForkUnavailable(self.name, "there is no such fork") from None
         mount = found["mount"] and MountStart(**found["mount"])
-        return ForkInfo(found["name"], found["created"], tuple(found["roots"]), mount)
+        return ForkInfo(found["name"], found["created"], tuple(found["roots"]), mount, found.get("is_copy", False))
 
     def save_info(self, info: ForkInfo) -> None:
         write_atomically(self.folder / INFO_FILE, json.dumps(asdict(info)).encode())
@@ -94,6 +97,9 @@ class ForkFolder:
 
     def work(self, n: int) -> str:
         return str(self.folder / "layers" / str(n) / WORK)
+
+    def manifest(self, n: int) -> Path:
+        return self.folder / "layers" / str(n) / MANIFEST_FILE
 
     @property
     def texts(self) -> Path:
@@ -157,11 +163,15 @@ class ForkFolder:
         for n, real in enumerate(info.roots):
             ancestors = known.setdefault(real, RootAncestors())
             with self.open_layer(n) as layer, open_base(real) as base, translate_os_errors(real):
-                items = _collect_items(layer)
-                ancestors.update(items, base, self.texts if save else None, info.mount.earliest_ns())
+                items, texts = self.list_items(n, layer), self.texts if save else None
+                if info.is_copy:
+                    record_copy(ancestors, items, load_manifest(self.manifest(n)), layer, base, texts)
+                else:
+                    ancestors.update(items, base, texts, info.mount.earliest_ns())
         if save:
             save_ancestors(self.folder / ANCESTORS_FILE, known)
-            self._forget_origins()
+            if not info.is_copy:
+                self._forget_origins()
             self.save_info(replace(info, mount=None))
         return known
 
@@ -176,6 +186,10 @@ class ForkFolder:
                 for item in walk_layer(layer):
                     if item.is_copy and not item.is_folder:
                         layer.strip_xattrs(item.rel)
+
+    def list_items(self, n: int, layer: TreeReader) -> list[LayerItem]:
+        """What the fork changed in the Nth root."""
+        return list_changed(layer, load_manifest(self.manifest(n))) if self.info.is_copy else _collect_items(layer)
 
     @contextmanager
     def open_layer(self, n: int) -> Generator[TreeReader]:
@@ -235,8 +249,8 @@ class ForkStore:
             raise ForkUnavailable(name, f"there is no such fork; there are {known}" if known else "there are no forks")
         return fork
 
-    def create(self, name: str, roots: Sequence[Root]) -> ForkFolder:
-        """A new fork of these folders. It appears at once, complete."""
+    def create(self, name: str, roots: Sequence[Root], copy_since_ns: int | None = None) -> ForkFolder:
+        """A new fork of these folders. It appears at once, complete. With `copy_since_ns`, the time now, by copying."""
         temporary = ForkFolder(self.folder / f"{TEMPORARY_PREFIX}{token_hex(8)}")
         fork = ForkFolder(self.folder / name)
         with translate_os_errors(str(self.folder)), self._exclusive(), ExitStack() as undo:
@@ -244,12 +258,17 @@ class ForkStore:
             ensure_private_folder(temporary.folder)
             undo.callback(_remove, self.folder, temporary.name)
             for n, root in enumerate(roots):
+                if copy_since_ns:
+                    ensure_private_folder(Path(temporary.upper(n)).parent)
+                    copy_root(root.real, temporary.upper(n), temporary.manifest(n), copy_since_ns)
+                    continue
                 ensure_private_folder(Path(temporary.upper(n)))
                 ensure_private_folder(Path(temporary.work(n)))
                 copy_root_metadata(temporary.upper(n), root)
             ensure_private_folder(temporary.inner_state)
             (temporary.inner_state / FORK_FILE).write_bytes(os.fsencode(name) + b"\n")
-            temporary.save_info(ForkInfo(name, time.time(), tuple(root.real for root in roots)))
+            reals = tuple(root.real for root in roots)
+            temporary.save_info(ForkInfo(name, time.time(), reals, is_copy=copy_since_ns is not None))
             try:
                 os.rename(temporary.folder, fork.folder)
             except OSError as error:

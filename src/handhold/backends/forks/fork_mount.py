@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from handhold.backends.forks.fork_folder import ForkFolder
 from handhold.backends.shell.environment import find_system_program
@@ -35,12 +37,34 @@ MOUNT_PROC_COMMAND = 'mount -t proc proc /proc && exec "$@"'
 # ssh refuses files there that belong neither to root nor to the user, and root's appear as those of nobody.
 SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 STATUS_BYTES = 4096  # more than bubblewrap ever reports
+BASE_FLAGS = ("--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent")
 
 
 @cache
 def find_fork_bubblewrap() -> str:
     """The first bubblewrap that knows overlays; empty if there is none. Whether it may mount one shows later."""
     return next((path for _, path in find_candidates() if read_version(path) >= MIN_BUBBLEWRAP_VERSION), "")
+
+
+Support = Literal["overlay", "bind", ""]
+
+
+@cache
+def find_mount_support(state: str) -> Support:
+    """What can be mounted for a program: an overlay whose layer is in the state folder, another folder, or nothing."""
+    bubblewrap = find_fork_bubblewrap()
+    with TemporaryDirectory(prefix=".probe-", dir=state) as folder:
+        upper, work, place = (os.path.join(folder, name) for name in ("upper", "work", "place"))
+        for each in (upper, work, place):
+            os.mkdir(each)
+        overlay = ("--overlay-src", place, "--overlay", upper, work, place)
+        tried: tuple[tuple[Support, tuple[str, ...]], ...]
+        tried = ("overlay", overlay), ("bind", ("--bind", upper, place))
+        for support, flags in tried:
+            argv = (bubblewrap, *BASE_FLAGS, *flags, "--", find_system_program("true"))
+            if bubblewrap and not subprocess.run(argv, capture_output=True, check=False).returncode:
+                return support
+    return ""
 
 
 @cache
@@ -66,7 +90,7 @@ class MountedFork:
         environment = {**os.environ, FORK_VARIABLE: self.fork.name} if fds else self._environment
         with self._launch(command, folder) as (argv, status):
             fds = (self.lock, status, *fds)
-            with subprocess.Popen(argv, pass_fds=fds, env=environment) as process:
+            with subprocess.Popen(argv, pass_fds=fds, env=environment, cwd=self._find_folder(folder)) as process:
                 yield RunningProgram(process, status)
             self._check_started(status, process.returncode)
 
@@ -75,7 +99,13 @@ class MountedFork:
         with self._launch(command, folder) as (argv, status):
             fds = self.lock, status
             done = subprocess.run(
-                argv, input=data, capture_output=True, pass_fds=fds, env=self._environment, check=False
+                argv,
+                input=data,
+                capture_output=True,
+                pass_fds=fds,
+                env=self._environment,
+                cwd=self._find_folder(folder),
+                check=False,
             )
             self._check_started(status, done.returncode)
             return done
@@ -92,23 +122,42 @@ class MountedFork:
 
     def _check_started(self, status: int, returncode: int) -> None:
         """ForkUnavailable if bubblewrap ended by itself before the program ran."""
-        if returncode >= 0 and b'"exit-code"' not in read_status(status):
+        if self.is_mounted and returncode >= 0 and b'"exit-code"' not in read_status(status):
             raise ForkUnavailable(self.fork.name, "its overlay could not be mounted; `handhold doctor` says more")
 
     @property
     def _environment(self) -> dict[str, str]:
         environment = {**os.environ, FORK_VARIABLE: self.fork.name}
-        if shim := find_rename_shim():
+        if (shim := find_rename_shim()) and not self.fork.info.is_copy:
             environment["LD_PRELOAD"] = ":".join(filter(None, (shim, os.environ.get("LD_PRELOAD", ""))))
         return environment
 
+    @property
+    def is_mounted(self) -> bool:
+        """Whether programs see the fork at the workspace's own path."""
+        return not self.fork.info.is_copy or find_mount_support(str(self.state)) != ""
+
+    def find_path(self, path: str) -> str:
+        """Where programs see a path of the workspace."""
+        if self.is_mounted:
+            return path
+        roots = sorted(((real, n) for n, real in enumerate(self.fork.info.roots)), reverse=True)  # inner ones first
+        found = ((n, os.path.relpath(path, real)) for real, n in roots if f"{path}/".startswith(f"{real}/"))
+        return next((os.path.normpath(os.path.join(self.fork.upper(n), rel)) for n, rel in found), path)
+
+    def _find_folder(self, folder: str) -> str | None:
+        """Where we start; bubblewrap changes to the folder itself, which may exist in the fork alone."""
+        return None if self.is_mounted else self.find_path(folder)
+
     def _build_argv(self, command: Sequence[str], folder: str, status: int) -> list[str]:
+        if not self.is_mounted:
+            return list(command)
         bubblewrap = find_fork_bubblewrap()
         if not bubblewrap:
             version = format_version(MIN_BUBBLEWRAP_VERSION)
             because = f"a fork needs bubblewrap {version} or later: install the system's or the extra handhold[shell]"
             raise ForkUnavailable(self.fork.name, because)
-        argv = [bubblewrap, "--dev-bind", "/", "/", "--unshare-pid", "--die-with-parent"]
+        argv = [bubblewrap, *BASE_FLAGS]
         if os.geteuid() == 0:
             command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, "sh", *command)
         else:
@@ -117,7 +166,10 @@ class MountedFork:
                 argv += ["--ro-bind", self.fork.copy_settings(Path(SSH_SETTINGS)), SSH_SETTINGS]
         layers = sorted((real, n) for n, real in enumerate(self.fork.info.roots))  # outer folders first
         for real, n in layers:
-            argv += ["--overlay-src", real, "--overlay", self.fork.upper(n), self.fork.work(n), real]
+            if self.fork.info.is_copy:
+                argv += ["--bind", self.fork.upper(n), real]
+            else:
+                argv += ["--overlay-src", real, "--overlay", self.fork.upper(n), self.fork.work(n), real]
         argv += ["--bind", str(self.fork.inner_state), str(self.state)]
         argv += ["--sync-fd", str(self.lock), "--json-status-fd", str(status), "--chdir", folder]
         return [*argv, "--", *command]
@@ -135,6 +187,9 @@ class RunningProgram:
 
     def send_signal(self, number: int) -> None:
         """Pass a signal to the program itself: bubblewrap, which is between us, would only end."""
+        if not read_status(self.status):  # there is no bubblewrap
+            self.process.send_signal(number)
+            return
         with suppress_and_log(OSError, ValueError):
             first = read_first_pid(self.status)
             children = Path(f"/proc/{first}/task/{first}/children").read_text().split()

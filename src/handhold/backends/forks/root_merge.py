@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.fork_folder import ForkFolder, open_base
-from handhold.backends.forks.fork_layer import walk_layer
 from handhold.backends.forks.fork_mount import MountedFork
 from handhold.backends.forks.merge_layer import MergeLayer
 from handhold.backends.forks.repositories import (
@@ -60,7 +59,7 @@ class RootMerge:
         """Fill the layer of the merge; returns the conflicts, if there are any."""
         real = self._real
         with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
-            items = list(walk_layer(layer))
+            items = self._folder.list_items(self._n, layer)
 
             def take(rel: str) -> Side:
                 path = os.path.relpath(os.path.join(real, rel), first)

@@ -209,6 +209,22 @@ class SandboxedShell:
                 result = replace(result, effects=mapped_effects, set_aside=self._make_set_aside(overlay))
             yield result
 
+    def run_on_layers(self, run: Run, mounts: Sequence[Mount], pass_fds: Sequence[int]) -> ExitStatus:
+        """Run a command on overlays whose layers its caller keeps, as those of a fork. NoShell if there can be none.
+
+        `pass_fds` stay open until nothing runs there any more.
+        """
+        if not self._sandbox.bubblewrap or not self._sandbox.bubblewrap.overlay:
+            raise NoShell("; ".join(("there is no sandbox with an overlay here", *self._sandbox.status.why_not)))
+        others = [Mount(root.real, "read-only") for root in self._roots if not root.writable]
+        mounts = sorted((*mounts, *others), key=lambda mount: mount.real)
+        with ExitStack() as stack:
+            sink = OutputSink(self._results)
+            stack.callback(sink.drop)
+            running = self._start_command(run, sink, mounts, self._list_denied_paths(), pass_fds=pass_fds)
+            stack.callback(running.stack.close)
+            return self._wait_for(running.process, run.timeout_seconds)
+
     def _create_overlay(self, stack: ExitStack) -> WorkspaceOverlay | BrokeredRun:
         """Create an overlay or prepare the broker; `sandbox` has just reported that it is possible."""
         scratch = self._results.folder
@@ -313,6 +329,7 @@ class SandboxedShell:
         *,
         with_stdin: bool = False,
         keeps_changes: bool = True,
+        pass_fds: Sequence[int] = (),
     ) -> RunningCommand:
         if not self._can_hide and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
@@ -339,7 +356,8 @@ class SandboxedShell:
                 streams=run.streams,
             )
             stack.callback(launch.close)
-            launch = replace(launch, pass_fds=(*launch.pass_fds, *fds, *(state_transfer.fds if state_transfer else ())))
+            fds = (*launch.pass_fds, *pass_fds, *fds, *(state_transfer.fds if state_transfer else ()))
+            launch = replace(launch, pass_fds=fds)
             process = CommandProcess(launch, sink, folder=folder, bubblewrap=self._bubblewrap, with_stdin=with_stdin)
             stack.callback(process.close)
             return RunningCommand(process, launch, state_transfer, stack.pop_all())
