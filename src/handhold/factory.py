@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from handhold.config import ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
-from handhold.core.errors import ForkUnavailable, NotRecorded
-from handhold.core.facts import ConvertedImage, ConvertedPdf, SearchOutcome
+from handhold.core.errors import ForkUnavailable, NotRecorded, ToolError
+from handhold.core.facts import ConvertedImage, ConvertedPdf, SandboxStatus, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
@@ -99,7 +99,14 @@ class ToolboxParts:
         from handhold.pipeline.approvals import ApprovalService
         from handhold.pipeline.authorization import Authorizer
 
-        return Authorizer(self.session, self.reviewer, ApprovalService(self.session, self.contents))
+        approvals = ApprovalService(self.session, self.contents, self._find_sandbox)
+        return Authorizer(self.session, self.reviewer, approvals)
+
+    def _find_sandbox(self) -> SandboxStatus | None:
+        try:
+            return self.commands.shell.sandbox
+        except ToolError:  # then it runs no commands
+            return None
 
     @cached_property
     def changes(self) -> "ChangeCommitter":
