@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from handhold.forks import Forks
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
+    from handhold.pipeline.change_history import ChangeHistory
     from handhold.pipeline.changes import ChangeCommitter
     from handhold.pipeline.commands import CommandRunner
     from handhold.pipeline.policy_review import PolicyReviewer
@@ -150,6 +151,12 @@ class ToolboxParts:
         if self._make_forks is None:
             raise ForkUnavailable("", "this workspace is not on disk")
         return self._make_forks(self)
+
+    @cached_property
+    def history(self) -> "ChangeHistory":
+        from handhold.pipeline.change_history import ChangeHistory
+
+        return ChangeHistory(self.session, self.contents, self.authorizer)
 
     @cached_property
     def undo(self) -> "UndoService":

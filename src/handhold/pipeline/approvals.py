@@ -222,13 +222,13 @@ def _make_question(
         request.command,
         id=hash,
         rule=rule,
-        session=_describe_keys(keys),
+        session=describe_keys(keys),
         patterns=tuple(each.partition(" ")[2] for each in request.patterns),
         uncut=diff.uncut,
     )
 
 
-def _describe_keys(keys: Sequence[str]) -> str:
+def describe_keys(keys: Sequence[str]) -> str:
     """What these keys would allow, in words."""
     named = (
         "changes in the workspace that no rule covers" if key == CHANGES_KEY else _describe_key(key) for key in keys[:3]

@@ -3,7 +3,6 @@
 import posixpath
 from collections.abc import Sequence
 
-from handhold.core.change_diff import shorten_path
 from handhold.core.plans import (
     Content,
     ContentRef,
@@ -38,7 +37,7 @@ def describe_effect(
     left = change.before if change.after is None else change.after
     target = _read_target(change.after, change.path, contents)
     return Effect(
-        path=shorten_path(change.path, roots),
+        path=change.path.removeprefix(roots[0].rstrip("/") + "/"),
         verb="new" if change.before is None else "deleted" if change.after is None else "changed",
         kind=_find_kind(left),
         mode=_find_mode(change.after, change.mode if change.before is None else None),

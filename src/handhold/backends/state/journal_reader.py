@@ -138,13 +138,15 @@ class SqliteRecords:
 
     # --- calls
 
-    def list_calls(self, wanted: CallFilter, *, cursor: str = "", limit: int) -> RecordPage[JournalEntry]:
+    def list_calls(
+        self, wanted: CallFilter, *, cursor: str = "", limit: int, with_replies: bool = False
+    ) -> RecordPage[JournalEntry]:
         matches = _build_matcher(wanted)
         batch_calls = limit + 1 if wanted == CallFilter(session=wanted.session) else BATCH_CALLS
         found: list[JournalEntry] = []
         examined = last = 0
         with self._database.read_transaction() as connection:
-            read_reply = partial(self._replies.read, connection) if wanted.text else None
+            read_reply = partial(self._replies.read, connection) if wanted.text or with_replies else None
             candidates = _select_candidates(connection, wanted, _parse_cursor(cursor))
             while examined < MAX_EXAMINED:
                 batch = [seq for (seq,) in candidates.fetchmany(min(batch_calls, MAX_EXAMINED - examined))]
@@ -214,6 +216,9 @@ class SqliteRecords:
 
     def read_output(self, seq: int, offset: int = 0) -> tuple[bytes, int] | None:
         return self._output.read(seq, offset)
+
+    def measure_output(self, seq: int) -> int:
+        return self._output.measure(seq)
 
 
 def _select_candidates(connection: sqlite3.Connection, wanted: CallFilter, before: int) -> sqlite3.Cursor:

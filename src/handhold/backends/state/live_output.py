@@ -43,6 +43,12 @@ class LiveOutput:
         whole = data.decode(errors="ignore").encode() if len(data) == MAX_READ_BYTES else data
         return whole, max(0, offset) + len(whole)
 
+    def measure(self, seq: int) -> int:
+        try:
+            return 0 if self._folder is None else (self._folder / str(seq)).stat().st_size
+        except FileNotFoundError:
+            return 0
+
     def _remove_old(self) -> None:
         assert self._folder
         names = sorted((name for name in os.listdir(self._folder) if name.isdecimal()), key=int)

@@ -111,8 +111,10 @@ class Records(Protocol):
         """These turns of a session."""
         ...
 
-    def list_calls(self, wanted: CallFilter, *, cursor: str = "", limit: int) -> RecordPage[JournalEntry]:
-        """Without replies."""
+    def list_calls(
+        self, wanted: CallFilter, *, cursor: str = "", limit: int, with_replies: bool = False
+    ) -> RecordPage[JournalEntry]:
+        """Newest first. Replies are read if they are wanted, or searched."""
         ...
 
     def find_neighbours(self, seq: int) -> tuple[int, int]:
@@ -139,4 +141,8 @@ class Records(Protocol):
 
     def read_output(self, seq: int, offset: int = 0) -> tuple[bytes, int] | None:
         """The output of a command so far, from an offset on, and where it ends; None if none was recorded."""
+        ...
+
+    def measure_output(self, seq: int) -> int:
+        """How many bytes of a command's output are recorded so far."""
         ...
