@@ -153,10 +153,8 @@ def view_file(
 def find_picture_side(workspace: ReviewedWorkspace, change: RecordedChange) -> Sequence[Side]:
     """Which sides of a change are images that can be decoded."""
     sides: tuple[Side, ...] = ("before", "after")
-    found: list[tuple[Side, bytes | None]] = [
-        (each, workspace.history.read_side(change.change, each)) for each in sides
-    ]
-    return tuple(side for side, data in found if data and find_image_medium(data))
+    read = workspace.history.read_side
+    return tuple(side for side in sides if (data := read(change.change, side)) and find_image_medium(data))
 
 
 def build_history(workspace: ReviewedWorkspace, path: str) -> FileHistory:
