@@ -19,6 +19,7 @@ EXCEPTIONS = {
     "backends/convert/worker_process.py": "a file in memory",
     "server/tokens.py": "the file of tokens, which lies in no root",
     "server/stdio_transport.py": "standard output, and the null device",
+    "review/server.py": "a page in the state folder that leads the browser to the link",
     "testing.py": "workspaces for tests, in a folder of their own",
     "backends/files/staging_area.py": "the staging area",
     "backends/settings/client_config.py": "a client's own configuration, for the person who asked to enter us there",

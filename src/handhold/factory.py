@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
 from handhold.core.errors import ForkUnavailable, NotRecorded, ToolError
-from handhold.core.facts import ConvertedImage, ConvertedPdf, ExitStatus, SearchOutcome
+from handhold.core.facts import ConvertedImage, ConvertedPdf, ExitStatus, SandboxStatus, SearchOutcome
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from handhold.forks import Forks
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
+    from handhold.pipeline.change_history import ChangeHistory
     from handhold.pipeline.changes import ChangeCommitter
     from handhold.pipeline.commands import CommandRunner
     from handhold.pipeline.policy_review import PolicyReviewer
@@ -103,7 +104,14 @@ class ToolboxParts:
         from handhold.pipeline.approvals import ApprovalService
         from handhold.pipeline.authorization import Authorizer
 
-        return Authorizer(self.session, self.reviewer, ApprovalService(self.session, self.contents))
+        approvals = ApprovalService(self.session, self.contents, self._find_sandbox)
+        return Authorizer(self.session, self.reviewer, approvals)
+
+    def _find_sandbox(self) -> SandboxStatus | None:
+        try:
+            return self.commands.shell.sandbox
+        except ToolError:  # then it runs no commands
+            return None
 
     @cached_property
     def changes(self) -> "ChangeCommitter":
@@ -154,6 +162,12 @@ class ToolboxParts:
     def close_forks(self) -> None:
         if "forks" in vars(self):
             self.forks.close()
+
+    @cached_property
+    def history(self) -> "ChangeHistory":
+        from handhold.pipeline.change_history import ChangeHistory
+
+        return ChangeHistory(self.session, self.contents, self.authorizer)
 
     @cached_property
     def undo(self) -> "UndoService":

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
     from handhold.forks import Fork, Forks
+    from handhold.pipeline.change_history import ChangeHistory
     from handhold.snapshots import Snapshots
 
 
@@ -414,6 +415,11 @@ class Toolbox:
         """
         with self._open_calls.enter():
             return self._parts.undo.diff(target)
+
+    @property
+    def history(self) -> "ChangeHistory":
+        """The changes of recorded calls, file by file: contents before and after, and restoring single files."""
+        return self._parts.history
 
     def undo(
         self,

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "adopt": CommandSpec("handhold.cli.adopt:adopt", "Record what others changed at some paths."),
     "forget": CommandSpec("handhold.cli.forget:forget", "Remove what is kept of files for undo."),
     "hook": CommandSpec("handhold.cli.hook:hook", "Record the calls of an agent client's own tools."),
+    "review": CommandSpec("handhold.cli.review:review", "Open the review page in a browser: answer, look, take back."),
     "approve": CommandSpec("handhold.cli.approve:approve", "List or answer pending approvals."),
     "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
     "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),
@@ -44,6 +45,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "completion": CommandSpec("handhold.cli.completion:completion", "Print a shell completion script."),
 }
 EXTRA_BY_MODULE = {"mcp": "mcp", "mcp_types": "mcp", "starlette": "mcp", "uvicorn": "mcp", "anyio": "mcp"}
+REVIEW_MODULES = ("jinja2", "markupsafe", "pygments", "starlette", "uvicorn", "python_multipart", "multipart")
 EXIT_STATUS_HELP = """\b
 Exit status:
   0  success
@@ -75,7 +77,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ModuleNotFoundError as error:
-            if extra := EXTRA_BY_MODULE.get((error.name or "").partition(".")[0]):
+            module = (error.name or "").partition(".")[0]
+            is_review = ctx.invoked_subcommand == "review" and module in REVIEW_MODULES
+            if extra := "review" if is_review else EXTRA_BY_MODULE.get(module):
                 raise click.ClickException(f"This command needs an extra: pip install 'handhold[{extra}]'") from None
             raise
 

@@ -1,12 +1,11 @@
 """`handhold log`: the journal as a timeline of calls, with their targets, outcomes, changed lines and decisions."""
 
-import json
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack, cast
+from time import time
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -31,24 +30,20 @@ from handhold.cli.terminal import (
     truncate,
     truncate_path,
 )
-from handhold.core.change_diff import shorten_path
+from handhold.core.entry_summary import PREVIEW_ENDING, describe_decision, describe_ending, find_target, is_preview
 from handhold.core.errors import StateDamaged, ToolError
 from handhold.core.history import format_call_id
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.display_text import escape_invisible, to_single_line
 from handhold.progress import track
+from handhold.run_picture import draw_run
 
 if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
 
-COMMAND_ARGUMENTS = ("command", "cmd")
-PATH_ARGUMENTS = ("file_path", "path", "notebook_path", "filePath", "dir_path")
-OTHER_ARGUMENTS = ("pattern", "query", "url")
-SHELLS = ("bash", "sh", "zsh")
-SHELL_COMMAND_FLAGS = ("-c", "-lc")
 # At most for the first two columns, at least for the others.
 MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, MIN_TARGET_COLUMNS, MIN_DECISION_COLUMNS = 14, 16, 16, 24
-PREVIEW_ENDING = "preview only"
+MAX_MARKS = 20_000  # calls in a picture
 ENDING_COLOURS = {"undone": "yellow", PREVIEW_ENDING: "yellow", "unfinished": "yellow", "interrupted": "yellow"}
 DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 
@@ -64,8 +59,17 @@ DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 @click.option(
     "--head", "noted", default="", help="With --verify: also check that the journal contains this earlier head."
 )
+@click.option("--svg", is_flag=True, help="Print a picture of the session's whole run, as SVG.")
 @add_toolbox_options
-def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
+def log(
+    last: int,
+    everyone: bool,  # noqa: FBT001
+    verify: bool,  # noqa: FBT001
+    noted: str,
+    svg: bool,  # noqa: FBT001
+    as_json: bool,  # noqa: FBT001
+    **options: Unpack[ToolboxOptions],
+) -> int:
     """Show the journal, oldest call first: time, call, tool, target, changed lines, outcome and policy decision.
 
     Calls marked "preview only" changed nothing. Lines of git's internal files are not counted.
@@ -76,6 +80,13 @@ def log(last: int, everyone: bool, verify: bool, noted: str, as_json: bool, **op
         with open_store(options["root"], options["state"]) as store, show_progress():
             verification = store.verify(noted.lower())
         return 0 if journal_verification.print_verification(verification, noted, as_json=as_json) else EXIT_REFUSED
+    if svg:
+        session = resolve_session(options)
+        with open_store(options["root"], options["state"]) as store:
+            click.echo(
+                draw_run(session, store.records.list_marks(session, limit=MAX_MARKS), now=time(), standalone=True)
+            )
+        return 0
     damaged: Mapping[int, str] = {}
     problem = ""
     with open_toolbox(options) as box, show_progress():
@@ -182,68 +193,6 @@ def count_lines(entry: JournalEntry, box: "Toolbox") -> tuple[int, int] | tuple[
     except ToolError:  # for example, its root is not open here
         return None, None
     return sum_stats(select_project_files(stats))
-
-
-def describe_ending(entry: JournalEntry) -> str:
-    """How the call ended; empty if it succeeded."""
-    if entry.outcome is None:
-        return "unfinished"
-    if entry.undone:
-        return "undone"
-    if entry.changed and not entry.kept:
-        return f"{entry.outcome.status} (no undo)"
-    if is_preview(entry) and entry.succeeded:
-        return PREVIEW_ENDING
-    return entry.outcome.code or ("" if entry.outcome.status == "success" else entry.outcome.status)
-
-
-def is_preview(entry: JournalEntry) -> bool:
-    """Whether the command ran without its changes being applied, because the call asked for a preview."""
-    return not entry.changed and str(parse_arguments(entry).get("preview", "")).lower() in ("true", "1")
-
-
-def describe_decision(entry: JournalEntry) -> str:
-    by, rule = f" by {entry.approver}" if entry.approver else "", f": {entry.rule}" if entry.rule else ""
-    return f"{entry.decision}{by}{rule}"
-
-
-def find_target(entry: JournalEntry, roots: Sequence[str]) -> tuple[str, bool]:
-    """What the call was about, and whether that is a path: the command, the changed paths, or another argument."""
-    arguments = parse_arguments(entry)
-    if entry.takes_back:
-        return ", ".join(map(str, arguments.get("calls", []))), False
-    path = next((arguments[name] for name in PATH_ARGUMENTS if isinstance(arguments.get(name), str)), "")
-    # The editor tool of the dialect anthropic has both; there `command` is the name of an action.
-    command = "" if path and "dir_path" not in arguments else find_command(arguments)
-    if command:
-        return command, False
-    if entry.paths:
-        leaves = [path for path in entry.paths if not any(other.startswith(f"{path}/") for other in entry.paths)]
-        more = len(leaves) - 1 + entry.changed - len(entry.paths)
-        return shorten_path(leaves[0], roots) + (f" and {more:,} more" if more > 0 else ""), True
-    other = next((arguments[name] for name in OTHER_ARGUMENTS if isinstance(arguments.get(name), str)), "")
-    return (shorten_path(path, roots), True) if path else (other, False)
-
-
-def find_command(arguments: Mapping[str, Any]) -> str:
-    """The command of a shell tool. Some dialects pass it as a list, often as `bash -lc COMMAND`."""
-    for value in (arguments.get(name) for name in COMMAND_ARGUMENTS):
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list) and value:
-            words = [str(each) for each in cast("list[object]", value)]
-            if len(words) == 3 and words[0].rpartition("/")[2] in SHELLS and words[1] in SHELL_COMMAND_FLAGS:
-                return words[2]
-            return shlex.join(words)
-    return ""
-
-
-def parse_arguments(entry: JournalEntry) -> dict[str, Any]:
-    try:
-        found = json.loads(entry.call.arguments)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
 # --- at a terminal

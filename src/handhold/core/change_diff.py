@@ -1,6 +1,7 @@
 """Format changes as text: the diff of a change set, and the diff shown for an approval."""
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from handhold.core.errors import BinaryFile
@@ -50,33 +51,51 @@ def shorten_path(path: str, roots: Sequence[str]) -> str:
 
 def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]) -> str:
     """A unified diff over many files, bounded; it says what was left out."""
-    out: list[str] = []
+    return "".join(text for _, text in _iter_bounded(files, source, roots))
+
+
+def _iter_bounded(
+    files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]
+) -> Iterator[tuple[FileChange | None, str]]:
+    """The diff in pieces, each with its change; without one, it says what was left out."""
     room = MAX_DIFF_CHARS
     shown = [change for change in files if not change.is_directory]
+    is_first = True
     for n, change in enumerate(shown):
         for piece in _format_change(change, source, roots):
             room -= len(piece)
-            if (room < 0 and out) or n >= MAX_DIFF_FILES:
-                return "".join([*out, f"[{len(shown) - n} more files are not shown]\n"])
+            if (room < 0 and not is_first) or n >= MAX_DIFF_FILES:
+                yield None, f"[{len(shown) - n} more files are not shown]\n"
+                return
             over = len(piece) - MAX_DIFF_CHARS
             more = (
                 f"\n[{over:,} more characters of {shorten_path(change.path, roots)} are not shown]\n"
                 if over > 0
                 else ""
             )
-            out.append(piece[:MAX_DIFF_CHARS] + more)
-    return "".join(out)
+            is_first = False
+            yield change, piece[:MAX_DIFF_CHARS] + more
+
+
+@dataclass(frozen=True)
+class ApprovalDiff:
+    """A diff to be approved. The first `uncut` lines show what needs approval."""
+
+    text: str
+    uncut: int
+    lines_by_change: tuple[tuple[FileChange, int], ...]  # how many lines each change has, in their order
 
 
 def format_approval_diff(
     files: Sequence[FileChange], places: Collection[str], source: ContentSource, roots: Sequence[str]
-) -> tuple[str, int] | None:
-    """A diff that starts with everything that happens at `places`, and how many lines that part has.
+) -> ApprovalDiff | None:
+    """A diff that starts with everything that happens at `places`.
 
     The rest is bounded. A place may be inside a folder that is added or removed as a whole.
     None if the changes at `places` alone are too long to show.
     """
     whole: list[str] = []
+    counted: list[tuple[FileChange, int]] = []
     others: list[FileChange] = []
     above = {folder for place in places for folder in _walk_up(place)}
     room = MAX_APPROVAL_DIFF_CHARS
@@ -91,13 +110,17 @@ def format_approval_diff(
                 for one in inside
                 if _is_at_or_below(one.path, places)
             )
+        known = len(whole)
         for piece in pieces:
             whole.append(piece)
             room -= len(piece)
             if room < 0:
                 return None
-    first = "".join(whole)
-    return first + format_diff(others, source, roots), first.count("\n")
+        if len(whole) > known:
+            counted.append((change, "".join(whole[known:]).count("\n")))
+    first, rest = "".join(whole), list(_iter_bounded(others, source, roots))
+    counted += [(change, text.count("\n")) for change, text in rest if change]
+    return ApprovalDiff(first + "".join(text for _, text in rest), first.count("\n"), tuple(counted))
 
 
 def _is_at_or_below(path: str, places: Collection[str]) -> bool:

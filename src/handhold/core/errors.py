@@ -524,6 +524,7 @@ class NotApproved(PathError):
     approval: str = ""  # id of the pending question: once it is approved, the same call goes ahead
     of_command: bool = False
     unasked: str = ""  # why the question could not be kept as pending
+    word: str = ""  # what the person who refused says to the model
 
 
 class ApproverInvalid(NotApproved):

@@ -262,3 +262,8 @@ class SandboxStatus:
     why_not: tuple[str, ...] = ()  # what is missing, as text
     hidden: tuple[str, ...] = ()  # paths that a rule hid from it: the first hundred, starting with the first root
     hidden_total: int = 0
+
+    @property
+    def has_own_loopback(self) -> bool:
+        """Whether commands cannot reach servers on this machine."""
+        return self.by.startswith("bubblewrap") and (self.named_hosts or not self.network)

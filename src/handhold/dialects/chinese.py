@@ -89,6 +89,8 @@ def format_chinese_error(error: e.ToolError) -> str:
             return f"要替换的文本在 {path} 中出现 {len(lines)} 次且互相重叠,请引用更长的文本"
         case e.Denied(because=because):
             return f"不允许: {path} ({because})"
+        case e.NotApproved(word=word) if word:
+            return f"未获批准: {path}。审批人说: {word}"
         case e.NotApproved(because=because, approval=approval, unasked=unasked):
             how = f";可由人运行 handhold approve {approval} 批准,然后重新调用" if approval else ""
             how = f";问题未能保留: {unasked}" if unasked else how

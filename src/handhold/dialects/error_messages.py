@@ -157,6 +157,8 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"The settings in {path} are invalid: {because.rstrip('.')}. Nothing was done. Ask the user to correct them."
         case e.ApproverInvalid(because=because):
             return f"{format_subject(error)} needs approval, but the program that should ask a person gave no valid answer, so nothing was done. Reason for asking: {format_reason(because)}. Tell the user that the approver is broken."
+        case e.NotApproved(asked=True, word=word) if word:
+            return f"{format_subject(error)} was shown to a person, who did not approve it and says: {word}"
         case e.NotApproved(because=because, asked=True):
             return f"{format_subject(error)} was shown to a person, who did not approve it. Reason for asking: {format_reason(because)}. Do not try again; ask what they want instead."
         case e.NotApproved(because=because, approval=approval, unasked=unasked):

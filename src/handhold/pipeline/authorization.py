@@ -37,8 +37,9 @@ class Authorizer:
         *,
         wait: WaitFor,
         directly: Sequence[str] = (),
+        seq: int = 0,
     ) -> CallDecision:
-        """Called before a command runs. Denied or NotApproved if it must not.
+        """Called before a command runs. Denied or NotApproved if it must not. `seq` is its number in the journal.
 
         `directly` are the roots of a command that would run on the workspace itself, where its changes are not
         reviewed. A grant for the sandbox is not valid there, since the command could not be undone.
@@ -49,7 +50,7 @@ class Authorizer:
         findings = [PolicyFinding("", policy.decide_command(analysis), key)]
         findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in directly]
         patterns = tuple(f"{how} {each}" for each in analysis.patterns)
-        return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder), findings)
+        return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder, seq), findings)
 
     def authorize_changes(
         self,
@@ -62,12 +63,13 @@ class Authorizer:
         within: Sequence[str] = (),
         privileged: Sequence[str] = (),
         refused: Sequence[str] = (),
+        seq: int = 0,
     ) -> CallDecision:
         """Called before a change set is committed. Denied or NotApproved if it must not be."""
         findings = self._reviewer.review_changes(
             files, by_command=bool(command), within=within, privileged=privileged, refused=refused
         )
-        return self._decide(ApprovalRequest(call, files, command, (), format_path, wait), findings)
+        return self._decide(ApprovalRequest(call, files, command, (), format_path, wait, seq=seq), findings)
 
     def authorize_reversal(
         self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor

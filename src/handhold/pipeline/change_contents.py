@@ -49,8 +49,10 @@ class ChangeContents:
         visible = [change for change in files if self.session.is_visible(change.path)]
         return change_diff.format_diff(visible, VisibleContents(self), self.session.files.roots)
 
-    def diff_for_approval(self, files: Sequence[FileChange], places: Collection[str]) -> tuple[str, int] | None:
-        """The diff with these places first, and how many lines they take; None if those are too many."""
+    def diff_for_approval(
+        self, files: Sequence[FileChange], places: Collection[str]
+    ) -> change_diff.ApprovalDiff | None:
+        """The diff with these places first; None if those take too many lines."""
         return change_diff.format_approval_diff(files, places, self, self.session.files.roots)
 
 

@@ -33,7 +33,7 @@ class ChangeCommitter:
             return self._session.format_requested_path(place, request)
 
         decision = self._authorizer.authorize_changes(
-            context.call, plan.files, format_path, wait=context.token.wait_for
+            context.call, plan.files, format_path, wait=context.token.wait_for, seq=context.seq
         )
         try:
             return self.commit(

@@ -96,7 +96,8 @@ class CommandRunner:
         with token.command(), ExitStack() as stack:
             finished = self._paused.resume(context.call, stack)
             if finished is None:
-                finished = stack.enter_context(shell.run(request, on_output=token.watch))
+                watch = self._session.store.watch_output(context.seq, token.watch)
+                finished = stack.enter_context(shell.run(request, on_output=watch))
             token.raise_if_cancelled()
             if finished.exit_status.cancelled:
                 raise Cancelled()
@@ -135,7 +136,13 @@ class CommandRunner:
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network, folder=folder)
         roots = self._session.files.roots if direct else ()
         decision = self._authorizer.authorize_command(
-            context.call, request.command, analysis, folder, wait=context.token.wait_for, directly=roots
+            context.call,
+            request.command,
+            analysis,
+            folder,
+            wait=context.token.wait_for,
+            directly=roots,
+            seq=context.seq,
         )
         return decision, decision.verdict == "approved" and analysis.contained and connects(analysis)
 
@@ -205,6 +212,7 @@ class CommandRunner:
             within=effects.protected,
             privileged=effects.privileged,
             refused=effects.refused,
+            seq=context.seq,
         )
         decision = counted if counted.verdict == "approved" else decision  # an approval matters more
         ran = run.add_seen_diffs(ran, files, session.tracker, self._contents.read_content, session.format_path)

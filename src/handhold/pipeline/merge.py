@@ -38,6 +38,7 @@ class MergeCommitter:
                 command=f"handhold fork merge {arguments['fork']}",
                 within=self._reviewer.paths_to_ask_about(effects.files, effects.protected),
                 privileged=effects.privileged,
+                seq=seq,
             )
             session.secret_files.learn_from(effects.files)
             with session.journal.exclusive():

@@ -139,12 +139,13 @@ class PolicyReviewer:
         return self._protection.find_reason(place)
 
     def _find_loss(self, files: Sequence[FileChange]) -> PolicyFinding | None:
-        """Many deleted or overwritten files that this session did not create, if there is an approver to ask.
+        """Many deleted or overwritten files that this session did not create, if there is somebody to ask.
 
-        Without an approver the change is applied; it can be undone like any other.
+        Without an approver or a review page the change is applied; it can be undone like any other.
         """
         session = self._session
-        if find_present_approver(session.approver) is None or session.policy.name == "open":
+        can_ask = find_present_approver(session.approver) is not None or session.approvals.is_reviewed()
+        if not can_ask or session.policy.name == "open":
             return None
         gone = [each for each in files if isinstance(each.before, StagedContent) and "/.git/" not in each.path]
         total, lost = sum(map(_count_entries, gone)), 0

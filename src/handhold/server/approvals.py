@@ -43,12 +43,13 @@ Context = ServerRequestContext[Any, Any]
 
 @dataclass(frozen=True)
 class ElicitationClient:
-    """The client of a running call, which can ask a person."""
+    """The client of a running call."""
 
     context: Context
     loop: asyncio.AbstractEventLoop
     cancel_token: CancelToken
     on_waiting: Callable[[], object]  # called in the event loop when the call starts to wait for a person
+    can_ask: bool = True  # a person, with a form
 
     @property
     def needs_retry(self) -> bool:
@@ -59,6 +60,9 @@ class ElicitationClient:
         params = self.context.session.client_params
         return f"{to_single_line(params.client_info.name)} (MCP)" if params else "the client (MCP)"
 
+    def notify_waiting(self) -> None:
+        self.loop.call_soon_threadsafe(self.on_waiting)
+
     def ask(self, question: Question) -> Consent | None:
         """Ask from the thread of the call. None if the client cannot be asked now; the approval then stays pending.
 
@@ -66,7 +70,7 @@ class ElicitationClient:
         """
         if self.needs_retry:
             return None
-        self.loop.call_soon_threadsafe(self.on_waiting)
+        self.notify_waiting()
         schema = build_form(allow_session=bool(question.session), allow_pattern=bool(question.patterns))
         text = "\n".join(format_question(question))
         related, asked = self.context.request_id, time.time()
@@ -87,11 +91,22 @@ CURRENT_CLIENT: ContextVar[ElicitationClient | None] = ContextVar("client", defa
 
 
 class ElicitationApprover:
-    """The approver of every session: asks through the client whose call runs in this thread."""
+    """The approver of every session: asks through the client whose call runs in this thread.
+
+    While somebody has the review page open, the question is asked there instead.
+    """
+
+    defers_to_page = True
 
     @property
     def present(self) -> bool:
-        return CURRENT_CLIENT.get() is not None
+        client = CURRENT_CLIENT.get()
+        return client is not None and client.can_ask
+
+    def notify_waiting(self) -> None:
+        """The call waits for the review page."""
+        if client := CURRENT_CLIENT.get():
+            client.notify_waiting()
 
     @property
     def name(self) -> str:

@@ -171,7 +171,7 @@ class CallHandler:
                         can_ask &= approvals.record_answer(
                             box.store, call.question, call.answer, client.name, call.asked
                         )
-                    approvals.CURRENT_CLIENT.set(client if can_ask else None)
+                    approvals.CURRENT_CLIENT.set(replace(client, can_ask=can_ask))
                     reply = box.call(
                         call.tool, call.arguments, call_id=call.call_id, turn=call.turn, cancel_token=cancel_token
                     )

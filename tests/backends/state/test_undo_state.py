@@ -30,6 +30,12 @@ def make_version_7(folder: Path) -> None:
         for table in ("totals", "dropped_slots", "client_sessions", "adopted", "window_turns", *tables):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX slots_going")
+        for trigger in ("calls_totals", "outcomes_totals"):
+            connection.execute(f"DROP TRIGGER {trigger}")
+        for table in ("session_totals", "turn_totals", "running"):
+            connection.execute(f"DROP TABLE {table}")
+        for index in ("changes_path", "calls_tool", "intents_asked", "outcomes_asked"):
+            connection.execute(f"DROP INDEX {index}")
         connection.execute("PRAGMA user_version=7")
         connection.commit()
 

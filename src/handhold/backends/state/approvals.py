@@ -8,14 +8,16 @@ import json
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 from handhold.backends.state import approval_rules as rules
 from handhold.backends.state.contents import pack, unpack
 from handhold.backends.state.database import Database
+from handhold.backends.state.review_presence import ReviewPresence
 from handhold.backends.state.text_codec import to_bytes, to_text
-from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
+from handhold.core.ports.approvals import Consent, ConsentName, Effect, PendingApproval
 
 SCHEMA = (
     """CREATE TABLE asked (
@@ -29,7 +31,7 @@ SCHEMA = (
         PRIMARY KEY (session, key)
     ) WITHOUT ROWID""",
 )
-SELECT_QUESTIONS = "SELECT session, hash, at, packed, body, answer, approver, spent FROM asked"
+SELECT_QUESTIONS = "SELECT session, hash, at, packed, body, answer, approver, answered, spent FROM asked"
 WHERE_KEY = "WHERE session = ? AND hash = ?"
 SELECT_STATE = f"SELECT answer, spent, answered, at FROM asked {WHERE_KEY}"
 COUNT_PENDING = "SELECT count(*), coalesce(sum(length(body)), 0) FROM asked WHERE answer = ''"
@@ -43,8 +45,12 @@ DELETE_CLOSED = """
 
 
 class SqliteApprovalStore:
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, state: Path | None) -> None:
         self._database = database
+        self.review_presence = ReviewPresence(state)
+
+    def is_reviewed(self) -> bool:
+        return self.review_presence.is_open()
 
     def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
         session, _ = key = (to_bytes(approval.session), to_bytes(approval.hash))
@@ -77,15 +83,28 @@ class SqliteApprovalStore:
         with self._database.read_transaction() as connection:
             return rules.find_pending(which, self._list_all(connection))
 
-    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
+    def answer(self, which: str, answer: Consent | ConsentName, *, by: str, word: str = "") -> PendingApproval:
         consent = rules.parse_answer(answer)
         with self._database.write_transaction(durable=True) as connection:
-            pending = rules.find_pending(which, self._list_all(connection))
+            pending = replace(rules.find_pending(which, self._list_all(connection)), word=word)
+            body, packed = pack(_encode_body(pending))
             connection.execute(
-                f"UPDATE asked SET answer = ?, approver = ?, answered = ? {WHERE_KEY}",
-                (consent.value, to_bytes(by), time.time(), to_bytes(pending.session), to_bytes(pending.hash)),
+                f"UPDATE asked SET answer = ?, approver = ?, answered = ?, packed = ?, body = ? {WHERE_KEY}",
+                (
+                    *(consent.value, to_bytes(by), time.time(), packed, body),
+                    *(to_bytes(pending.session), to_bytes(pending.hash)),
+                ),
             )
         return replace(pending, answer=consent, by=by)
+
+    def is_answered(self, hash: str, session: str) -> bool:
+        row = self._database.fetch_row(SELECT_STATE, (to_bytes(session), to_bytes(hash)))
+        return row is None or bool(row[0])
+
+    def list_answered(self, limit: int) -> Sequence[PendingApproval]:
+        with self._database.read_transaction() as connection:
+            rows = connection.execute(f"{SELECT_QUESTIONS} WHERE answer <> '' ORDER BY answered DESC LIMIT ?", (limit,))
+            return [_decode_row(*row) for row in rows]
 
     def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
         key = (to_bytes(session), to_bytes(hash))
@@ -131,12 +150,27 @@ def _encode_body(pending: PendingApproval) -> bytes:
             "uncut": pending.uncut,
             "allows": pending.allows,
             "patterns": pending.patterns,
+            "rule": pending.rule,
+            "seq": pending.seq,
+            "confined_by": pending.confined_by,
+            "shares_loopback": pending.shares_loopback,
+            "effects": [asdict(each) for each in pending.effects],
+            "effect_count": pending.effect_count,
+            "word": pending.word,
         }
     ).encode()
 
 
 def _decode_row(
-    session: bytes, hash: bytes, at: float, packed: int, body: bytes, answer: Any, approver: bytes, spent: int
+    session: bytes,
+    hash: bytes,
+    at: float,
+    packed: int,
+    body: bytes,
+    answer: Any,
+    approver: bytes,
+    answered: float,
+    spent: int,
 ) -> PendingApproval:
     facts = json.loads(unpack(body, packed=bool(packed)))
     return PendingApproval(
@@ -153,5 +187,14 @@ def _decode_row(
         patterns=tuple(facts["patterns"]),
         answer=answer,
         by=to_text(approver),
+        answered=answered,
         spent=bool(spent),
+        # Questions of an earlier version have none of these.
+        rule=facts.get("rule", ""),
+        seq=facts.get("seq", 0),
+        confined_by=facts.get("confined_by", ""),
+        shares_loopback=facts.get("shares_loopback", True),
+        effects=tuple(Effect(**each) for each in facts.get("effects", ())),
+        effect_count=facts.get("effect_count", 0),
+        word=facts.get("word", ""),
     )

@@ -11,6 +11,7 @@ from handhold.backends.state import (
     baseline,
     client_sessions,
     contents,
+    journal_reader,
     replies,
     slot_ledger,
     space_totals,
@@ -19,7 +20,7 @@ from handhold.backends.state import (
     windows,
 )
 
-SCHEMA_VERSION = 11
+SCHEMA_VERSION = 12
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -98,6 +99,7 @@ SCHEMA = (
     *windows.SCHEMA,
     *windows.AGENTS_SCHEMA,
     *client_sessions.SCHEMA,
+    *journal_reader.SCHEMA,
 )
 
 # By version: the statements that lead to the next one.
@@ -119,4 +121,5 @@ MIGRATIONS = {
     ),
     9: client_sessions.SCHEMA,
     10: windows.AGENTS_SCHEMA,
+    11: (*journal_reader.SCHEMA, *journal_reader.FILL),
 }

@@ -14,6 +14,7 @@ from os import fsencode
 from pathlib import Path
 from typing import Self
 
+from handhold.backends.process_identity import identify_process
 from handhold.backends.state import hash_chain, undo_state
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.baseline import SqliteBaseline
@@ -30,6 +31,8 @@ from handhold.backends.state.journal_entries import (
     salvage_entries,
     select_last,
 )
+from handhold.backends.state.journal_reader import SqliteRecords
+from handhold.backends.state.live_output import LiveOutput
 from handhold.backends.state.lock import LockQueues, hold_lock
 from handhold.backends.state.read_records import SqliteReadRecords
 from handhold.backends.state.records import CallRecord, FinishRecord, IntentRecord, OutcomeRecord
@@ -45,7 +48,6 @@ from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL
 from handhold.backends.state.windows import SqliteWindows
 from handhold.core.plans import ContentRef, FileChange, InlineContent
-from handhold.core.ports.approvals import Consent, ConsentName, PendingApproval
 from handhold.core.ports.journal import (
     Call,
     CallDecision,
@@ -62,7 +64,7 @@ LOCK_FILE = "lock"
 MEMORY_BOUND_BYTES = 2 * 1024**3  # kept for undo by a store without a disk
 
 
-class SqliteStore:
+class SqliteStore(SqliteApprovalStore):
     """`bound` is how many bytes may be kept for undo; None: a share of the free disk space.
 
     Without a folder, everything is in memory and lives as long as this object.
@@ -78,20 +80,22 @@ class SqliteStore:
     ) -> None:
         if folder is None:
             self._exclusive = partial(LockQueues().hold, str(IN_MEMORY))
-            self._database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
-            self._contents = BoundedContents(self._database, None, bound or MEMORY_BOUND_BYTES, overhead)
+            database = Database(IN_MEMORY, SCHEMA, SCHEMA_VERSION)
+            self._contents = BoundedContents(database, None, bound or MEMORY_BOUND_BYTES, overhead)
         else:
             with translate_state_errors(folder):
                 ensure_private_folder(folder)
             self._exclusive = partial(hold_lock, folder / LOCK_FILE)
-            self._database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION, MIGRATIONS)
-            self._contents = BoundedContents(self._database, folder / "contents", bound or DiskShare(folder), overhead)
+            database = Database(folder / DATABASE_FILE, SCHEMA, SCHEMA_VERSION, MIGRATIONS)
+            self._contents = BoundedContents(database, folder / "contents", bound or DiskShare(folder), overhead)
+        super().__init__(database, folder)
         self._slots = SlotLedger(overhead)
         self._undo_space = UndoSpace(self._contents, self._slots)
         self._chain = JournalChain(str(self._database.path))
-        self._approvals = SqliteApprovalStore(self._database)
         self.client_sessions = SqliteClientSessions(self._database)
         self._replies = KeptReplies(str(self._database.path), max_reply_bytes)
+        self._live_output = LiveOutput(folder)
+        self.records = SqliteRecords(self._database, self._replies, self._live_output)
 
     @classmethod
     def in_memory(cls, *, bound: ByteBound | None = None, overhead: DiskOverhead = DISK_OVERHEAD) -> Self:
@@ -152,7 +156,9 @@ class SqliteStore:
 
     def begin(self, call: Call) -> int:
         with self._database.write_transaction() as connection:
-            return self._append_call(connection, call)
+            seq = self._append_call(connection, call)
+            connection.execute("INSERT INTO running VALUES (?, ?)", (seq, identify_process()))
+            return seq
 
     def _append_call(self, connection: sqlite3.Connection, call: Call) -> int:
         (last,) = connection.execute("SELECT max(seq) FROM calls").fetchone()
@@ -352,28 +358,8 @@ class SqliteStore:
             ).fetchone()
         return to_text(row[0]) if row else ""
 
-    # --- approvals
-
-    def enqueue(self, approval: PendingApproval) -> PendingApproval | None:
-        return self._approvals.enqueue(approval)
-
-    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
-        return self._approvals.list_pending(session)
-
-    def get_pending(self, which: str) -> PendingApproval:
-        return self._approvals.get_pending(which)
-
-    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
-        return self._approvals.answer(which, answer, by=by)
-
-    def consume_approval(self, hash: str, session: str) -> PendingApproval | None:
-        return self._approvals.consume_approval(hash, session)
-
-    def grant(self, session: str, key: str, *, by: str) -> None:
-        self._approvals.grant(session, key, by=by)
-
-    def list_grants(self, session: str) -> Mapping[str, str]:
-        return self._approvals.list_grants(session)
+    def watch_output(self, seq: int, watch: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        return self._live_output.record(seq, watch) if self.is_reviewed() else watch
 
     # --- read records
 

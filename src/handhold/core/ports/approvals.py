@@ -24,6 +24,25 @@ class Consent(StrEnum):
 ConsentName = Literal["no", "once", "session", "pattern"]
 
 
+EffectKind = Literal["file", "link", "folder", "folder metadata", "other"]
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What a change does to one path, for people: as facts, so that no name can pretend to be something else."""
+
+    path: str  # as in the workspace, relative to the first root if it is below it
+    verb: Literal["new", "changed", "deleted"]
+    kind: EffectKind = "file"
+    mode: int | None = None  # the permission bits afterwards; None if they are not known or nothing is left
+    old_mode: int | None = None
+    target: str = ""  # of a link
+    leads_out: bool = False  # the link points out of the workspace
+    size: int = 0  # bytes afterwards, or before if it is deleted
+    entry_count: int = 1  # of a folder that comes or goes as a whole: all its entries and itself
+    diff_lines: int = 0  # how many lines of the question's diff are about it; they come in the order of the effects
+
+
 @dataclass(frozen=True)
 class PendingApproval:
     """A question that waits in the store for an answer, from this process or another."""
@@ -42,6 +61,14 @@ class PendingApproval:
     by: str = ""
     spent: bool = False  # the approval was used
     uncut: int = 0  # lines at the start of the diff that show what needs approval and are never cut
+    rule: str = ""  # that asked
+    seq: int = 0  # of the call in the journal; 0 if it is not recorded yet
+    confined_by: str = ""  # what confines the commands of the session; empty if it runs none
+    shares_loopback: bool = True  # whether its commands can reach servers on this machine, such as a review page
+    effects: tuple[Effect, ...] = ()  # the first ones
+    effect_count: int = 0  # of all
+    word: str = ""  # what the person says to the model
+    answered: float = 0.0  # when
 
 
 class ApprovalStore(Protocol):
@@ -62,8 +89,23 @@ class ApprovalStore(Protocol):
         """The question with this id or hash. NoPendingApproval if there is none, or it was answered already."""
         ...
 
-    def answer(self, which: str, answer: Consent | ConsentName, *, by: str) -> PendingApproval:
-        """Store an answer, which takes effect when the session sends the call again. NoPendingApproval as above."""
+    def answer(self, which: str, answer: Consent | ConsentName, *, by: str, word: str = "") -> PendingApproval:
+        """Store an answer, which takes effect when the session sends the call again, or at once if the call waits.
+
+        `word` is what the person says to the model. NoPendingApproval as above.
+        """
+        ...
+
+    def is_answered(self, hash: str, session: str) -> bool:
+        """Whether this question does not wait any more."""
+        ...
+
+    def list_answered(self, limit: int) -> Sequence[PendingApproval]:
+        """The last answers, newest first."""
+        ...
+
+    def is_reviewed(self) -> bool:
+        """Whether somebody has a review page open, so that a call may wait for an answer."""
         ...
 
     def consume_approval(self, hash: str, session: str) -> PendingApproval | None:

@@ -1,15 +1,26 @@
 """The state on disk."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from handhold.core.ports.approvals import ApprovalStore
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.journal import Journal
 from handhold.core.ports.read_records import ReadRecords
+from handhold.core.ports.records import Records
 
 
 class Store(Journal, ContentStore, ApprovalStore, Protocol):
     """The state on disk."""
+
+    @property
+    def records(self) -> Records:
+        """The journal in pages, for people."""
+        ...
+
+    def watch_output(self, seq: int, watch: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """A watcher of a command's output that also records it while a review page is open."""
+        ...
 
     def read_records(self, session: str) -> ReadRecords: ...
 

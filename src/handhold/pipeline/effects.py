@@ -1,0 +1,85 @@
+"""Describes what a change set does to each path, as facts that a page can show by risk."""
+
+import posixpath
+from collections.abc import Sequence
+
+from handhold.core.plans import (
+    Content,
+    ContentRef,
+    Directory,
+    DirectoryMetadata,
+    FileChange,
+    InlineContent,
+    StagedContent,
+)
+from handhold.core.ports.approvals import Effect, EffectKind
+from handhold.pipeline.change_contents import ChangeContents
+
+MAX_EFFECTS = 1_000
+STAGED_KINDS: dict[str, EffectKind] = {"file": "file", "link": "link", "tree": "folder", "other": "other"}
+
+
+def describe_effects(
+    lines_by_change: Sequence[tuple[FileChange, int]], contents: ChangeContents, roots: Sequence[str]
+) -> tuple[Effect, ...]:
+    """One effect for each run of lines of the same change."""
+    merged: list[tuple[FileChange, int]] = []
+    for change, lines in lines_by_change:
+        if merged and merged[-1][0] is change:
+            lines += merged.pop()[1]
+        merged.append((change, lines))
+    return tuple(describe_effect(change, contents, roots, diff_lines=lines) for change, lines in merged[:MAX_EFFECTS])
+
+
+def describe_effect(
+    change: FileChange, contents: ChangeContents, roots: Sequence[str], *, diff_lines: int = 0
+) -> Effect:
+    left = change.before if change.after is None else change.after
+    target = _read_target(change.after, change.path, contents)
+    return Effect(
+        path=change.path.removeprefix(roots[0].rstrip("/") + "/"),
+        verb="new" if change.before is None else "deleted" if change.after is None else "changed",
+        kind=_find_kind(left),
+        mode=_find_mode(change.after, change.mode if change.before is None else None),
+        old_mode=_find_mode(change.before, None),
+        target=target,
+        leads_out=bool(target) and leads_out(change.path, target, roots),
+        size=left.size if left else 0,
+        entry_count=left.entry_count if isinstance(left, StagedContent) else 1,
+        diff_lines=diff_lines,
+    )
+
+
+def leads_out(path: str, target: str, roots: Sequence[str]) -> bool:
+    """Whether a link at `path` points out of the workspace, by its text."""
+    place = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+    return not any(place == root or place.startswith(root.rstrip("/") + "/") for root in roots)
+
+
+def _find_kind(content: Content | None) -> EffectKind:
+    match content:
+        case StagedContent(kind=kind):
+            return STAGED_KINDS[kind]
+        case Directory():
+            return "folder"
+        case DirectoryMetadata():
+            return "folder metadata"
+        case InlineContent() | ContentRef() | None:
+            return "file"
+
+
+def _find_mode(content: Content | None, new_mode: int | None) -> int | None:
+    match content:
+        case StagedContent(mode=mode) | DirectoryMetadata(mode=mode):
+            return mode & 0o7777
+        case None:
+            return None
+        case _:
+            return new_mode
+
+
+def _read_target(content: Content | None, path: str, contents: ChangeContents) -> str:
+    if not isinstance(content, StagedContent) or content.kind != "link":
+        return ""
+    data = contents.read_content(content, path)
+    return "" if data is None else data.decode("utf-8", "surrogateescape")

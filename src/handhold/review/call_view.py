@@ -1,0 +1,201 @@
+"""One call: its effects file by file, output, arguments and reply, and who else changed the same files."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from markupsafe import Markup
+
+from handhold.backends.convert.converter import ConfinedConverter
+from handhold.core.errors import BinaryFile, ToolError
+from handhold.core.facts import ConvertedImage, FileIdentity, FileSnapshot, Medium
+from handhold.core.plans import Convert, digest
+from handhold.core.ports.journal import JournalEntry
+from handhold.core.requests import PageLimits, Read
+from handhold.core.text.file_types import MAGIC_NUMBERS
+from handhold.pipeline.change_history import RecordedChange, Side
+from handhold.review.diff_view import DiffView, build_view, show_json
+from handhold.review.display import format_size, has_hidden, plural, show_output
+from handhold.review.questions import Chip, describe_effect_kind, iter_marks, rate_risk
+from handhold.review.timeline import CallRow, build_row
+from handhold.review.workspace import ReviewedWorkspace
+
+MAX_FILES = 40  # with their diffs on the page of a call
+MAX_LINES = 120  # of each
+MAX_PICTURE_BYTES = 8 * 1024**2
+MAX_OUTPUT_LINES = 400
+MAX_HISTORY = 12
+
+
+@dataclass(frozen=True)
+class ChangedFileView:
+    change: RecordedChange
+    sign: str
+    word: str
+    chips: tuple[Chip, ...]
+    diff: DiffView | None
+    problem: str  # why there is no diff
+    size: str
+    is_picture: bool
+
+    @property
+    def path(self) -> str:
+        return self.change.effect.path
+
+
+@dataclass(frozen=True)
+class FileHistory:
+    """Who changed a file, newest first."""
+
+    path: str
+    rows: tuple[CallRow, ...]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class CallView:
+    row: CallRow
+    files: tuple[ChangedFileView, ...]
+    left_out: int
+    output: Markup | None
+    output_lines: int
+    output_is_live: bool
+    arguments: Markup
+    reply: str | None
+    histories: tuple[FileHistory, ...]
+    before: int
+    after: int
+    hidden_chars: int
+    day: str
+
+    @property
+    def entry(self) -> JournalEntry:
+        return self.row.entry
+
+    @property
+    def title(self) -> str:
+        entry = self.entry
+        if not entry.changed or not entry.succeeded:
+            return entry.call.tool
+        verbs = {file.change.effect.verb for file in self.files}
+        verb = "Deleted" if verbs == {"deleted"} else "Created" if verbs == {"new"} else "Changed"
+        return f"{verb} {plural(max(len(self.files), entry.changed if self.left_out else 0), 'file')}"
+
+
+def build_call(workspace: ReviewedWorkspace, entry: JournalEntry) -> CallView:
+    changes = workspace.history.list_changes(entry, limit=MAX_FILES) if entry.changed else []
+    files = [view_file(workspace, entry, change, limit=MAX_LINES) for change in changes]
+    files.sort(key=lambda file: -rate_risk(file.change.effect))
+    before, after = workspace.records.find_neighbours(entry.seq)
+    output, lines, is_live = read_output(workspace, entry)
+    histories = tuple(build_history(workspace, file.change.change.path) for file in files[:3])
+    return CallView(
+        row=build_row(entry, workspace),
+        files=tuple(files),
+        left_out=max(0, entry.changed - len(entry.paths)) if len(changes) >= MAX_FILES else 0,
+        output=output,
+        output_lines=lines,
+        output_is_live=is_live,
+        arguments=show_json(format_arguments(entry)),
+        reply=read_reply(entry),
+        histories=histories,
+        before=before,
+        after=after,
+        hidden_chars=sum(file.diff.hidden_chars for file in files if file.diff) + has_hidden(format_arguments(entry)),
+        day=f"{datetime.fromtimestamp(entry.at):%d %b %Y}",
+    )
+
+
+def format_arguments(entry: JournalEntry) -> str:
+    try:
+        return json.dumps(json.loads(entry.call.arguments), indent=2, ensure_ascii=False)
+    except ValueError:
+        return entry.call.arguments
+
+
+def read_reply(entry: JournalEntry) -> str | None:
+    """The text of a reply; None if it is not kept."""
+    if entry.outcome is None or not entry.outcome.reply:
+        return None
+    try:
+        fields: Any = json.loads(entry.outcome.reply)
+        return str(fields["text"])
+    except (ValueError, KeyError, TypeError):
+        return entry.outcome.reply
+
+
+def view_file(
+    workspace: ReviewedWorkspace, entry: JournalEntry, change: RecordedChange, *, start: int = 0, limit: int
+) -> ChangedFileView:
+    effect = change.effect
+    sign, word = describe_effect_kind(effect)
+    diff, problem, is_picture = None, "", False
+    if effect.kind == "file":
+        try:
+            diff = build_view(effect.path, workspace.compute_diff(entry, change), start=start, limit=limit)
+        except LookupError:
+            problem = "The content before or after this call is no longer kept, or is too large to show."
+        except BinaryFile:
+            is_picture = bool(find_picture_side(workspace, change))
+            problem = "" if is_picture else f"Binary content, {format_size(effect.size)}."
+    elif effect.kind == "folder":
+        problem = f"A folder with {effect.entry_count - 1:,} entries, {format_size(effect.size)}."
+    if is_picture:
+        sign, word = "▣", "Image"
+    return ChangedFileView(
+        change, sign, word, tuple(iter_marks(effect)), diff, problem, format_size(effect.size), is_picture
+    )
+
+
+def find_picture_side(workspace: ReviewedWorkspace, change: RecordedChange) -> Sequence[Side]:
+    """Which sides of a change are images that can be decoded."""
+    sides: tuple[Side, ...] = ("before", "after")
+    read = workspace.history.read_side
+    return tuple(side for side in sides if (data := read(change.change, side)) and find_image_medium(data))
+
+
+def build_history(workspace: ReviewedWorkspace, path: str) -> FileHistory:
+    page = workspace.records.list_path_changes(path, limit=MAX_HISTORY)
+    rows = tuple(build_row(entry, workspace) for entry in page.items if entry.succeeded)
+    return FileHistory(workspace.shorten(path), rows, bool(page.next_cursor))
+
+
+def read_output(workspace: ReviewedWorkspace, entry: JournalEntry) -> tuple[Markup | None, int, bool]:
+    """The recorded output of a command, with its colours: its last lines, how many there are, and whether it runs."""
+    found = workspace.records.read_output(entry.seq)
+    if found is None:
+        return None, 0, False
+    data, end = found
+    while more := workspace.records.read_output(entry.seq, end):
+        if not more[0]:
+            break
+        data, end = data + more[0], more[1]
+    lines = data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+    return show_output("\n".join(lines[-MAX_OUTPUT_LINES:])), len(lines), entry.outcome is None
+
+
+def convert_picture(workspace: ReviewedWorkspace, change: RecordedChange, side: Side) -> tuple[str, bytes] | None:
+    """An image of a workspace, decoded and encoded again in a process that can only compute."""
+    data = workspace.history.read_side(change.change, side)
+    medium = None if data is None or len(data) > MAX_PICTURE_BYTES else find_image_medium(data)
+    return _convert(data, medium) if data and medium else None
+
+
+def find_image_medium(data: bytes) -> Medium | None:
+    """Only formats that are pixels: an SVG is text here, and shown as such."""
+    return next((medium for magic, medium in MAGIC_NUMBERS if medium != "pdf" and magic.match(data)), None)
+
+
+@lru_cache(maxsize=32)
+def _convert(data: bytes, medium: Medium) -> tuple[str, bytes] | None:
+    snapshot = FileSnapshot("image", data, digest(data), FileIdentity(0, 0, len(data), 0, 0))
+    request = Convert(Read("image", PageLimits(0, 0, 0)), snapshot, medium)
+    try:
+        converted = ConfinedConverter().convert(request)
+    except ToolError:
+        return None
+    assert isinstance(converted, ConvertedImage)
+    return converted.picture.mime, converted.picture.data

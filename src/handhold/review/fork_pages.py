@@ -1,0 +1,113 @@
+"""The pages that compare, merge and drop forks."""
+
+import hmac
+
+from starlette.datastructures import FormData
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
+from handhold.core.text.diff import compute_hunks
+from handhold.core.text.display_text import escape_invisible
+from handhold.dialects.error_messages import format_plain_error
+from handhold.forks import MergeReport
+from handhold.review.diff_view import build_view
+from handhold.review.fork_view import ForkView, build_fork, compare_forks, describe_conflict, list_forks
+from handhold.review.pages import PageRenderer
+from handhold.review.takeback import PageApprover
+
+SESSION = "review"  # of merges in the journal
+EXPLANATIONS = {
+    "token": "Allowing needs the token from your terminal.",
+    "changed": "The fork changed while you looked at it. This is what it has now.",
+}
+
+
+class ForkPages:
+    def __init__(self, pages: PageRenderer, by: str) -> None:
+        self._pages = pages
+        self._by = f"{by} on the review page"
+
+    def show(self, request: Request) -> Response:
+        forks = list_forks(self._pages.workspace)
+        chosen = request.query_params.getlist("fork")[:2]
+        selected = [fork for name in chosen for fork in forks if fork.name == name]
+        return self._render(request, forks, selected)
+
+    def show_one(self, request: Request) -> Response:
+        return self._pages.render(request, "fork.html", fork=self._find(request), note="", conflicts=())
+
+    def merge(self, request: Request, form: FormData) -> Response:
+        fork = self._find(request)
+        if problem := self._find_problem(form, fork):
+            return self._refuse(request, fork, problem)
+        with self._pages.workspace.open_session(SESSION, PageApprover(self._by)) as box:
+            try:
+                report = box.forks.get(fork.name).merge()
+            except MergeConflict as error:
+                conflicts = describe_conflict(error, self._pages.workspace)
+                return self._pages.render(request, "fork.html", 409, fork=fork, note="", conflicts=conflicts)
+            except ToolError as error:
+                return self._refuse(request, fork, escape_invisible(format_plain_error(error)))
+        return self._render(request, list_forks(self._pages.workspace), [], note=self._describe(report))
+
+    def drop(self, request: Request, form: FormData) -> Response:
+        fork = self._find(request)
+        if problem := self._find_problem(form, fork):
+            return self._refuse(request, fork, problem)
+        try:
+            self._pages.workspace.forks.forks.get(fork.name).drop()
+        except ToolError as error:
+            return self._refuse(request, fork, escape_invisible(format_plain_error(error)))
+        return self._render(request, list_forks(self._pages.workspace), [], note=f"The fork {fork.name} was dropped.")
+
+    def _render(self, request: Request, forks: list[ForkView], selected: list[ForkView], note: str = "") -> Response:
+        compared = compare_forks(*selected) if len(selected) == 2 else []
+        between = None
+        differing = next((file for file in compared if file.relation == "differ"), None)
+        if differing and differing.one and differing.other:
+            texts = (_added_text(differing.one.text), _added_text(differing.other.text))
+            between = (differing.path, build_view(differing.path, list(compute_hunks(*texts)), limit=200))
+        return self._pages.render(
+            request,
+            "forks.html",
+            forks=forks,
+            selected=selected,
+            compared=compared,
+            between=between,
+            note=note,
+            needs_token=self._pages.workspace.commands_reach_page(),
+        )
+
+    def _refuse(self, request: Request, fork: ForkView, problem: str) -> Response:
+        note = EXPLANATIONS.get(problem, problem)
+        return self._pages.render(request, "fork.html", 409, fork=fork, note=note, conflicts=())
+
+    def _find_problem(self, form: FormData, fork: ForkView) -> str:
+        """Why a form does not count: `token`, `changed`, or nothing."""
+        if self._pages.workspace.commands_reach_page() and not self._pages.keys.is_approval_token(
+            str(form.get("token", ""))
+        ):
+            return "token"
+        return "" if hmac.compare_digest(str(form.get("shown", "")), fork.digest) else "changed"
+
+    def _find(self, request: Request) -> ForkView:
+        try:
+            return build_fork(self._pages.workspace.forks.forks.get(request.path_params["name"]))
+        except ForkUnavailable:
+            raise HTTPException(404) from None
+
+    def _describe(self, report: MergeReport) -> str:
+        left = f" {len(report.ignored)} files that git ignores stay in the fork." if report.ignored else ""
+        notes = "".join(f" {note}." for note in report.notes)
+        many = f"{len(report.paths)} files changed"
+        return f"Merged {report.fork}: {many}. You can take it back in the timeline.{left}{notes}"
+
+
+def _added_text(diff: str) -> str:
+    """What a fork's version has at the places that it changed."""
+    from handhold.review.diff_view import parse_unified
+
+    hunks, _ = parse_unified(diff)
+    return "".join(f"{line.text}\n" for hunk in hunks for line in hunk.lines if line.sign != "-")

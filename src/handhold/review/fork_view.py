@@ -1,0 +1,101 @@
+"""Forks: what each changed, two of them compared, merged or dropped."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+from handhold.core.errors import MergeConflict, ToolError
+from handhold.forks import Fork
+from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
+from handhold.review.display import format_duration
+from handhold.review.workspace import ReviewedWorkspace
+
+MAX_LINES = 120
+MAX_FILES = 60
+
+
+@dataclass(frozen=True)
+class ForkFile:
+    path: str
+    diff: DiffView
+    text: str
+
+
+@dataclass(frozen=True)
+class ForkView:
+    name: str
+    age: str
+    is_running: bool
+    files: tuple[ForkFile, ...]
+    problem: str
+    digest: str
+
+    @property
+    def added(self) -> int:
+        return sum(file.diff.added for file in self.files)
+
+    @property
+    def removed(self) -> int:
+        return sum(file.diff.removed for file in self.files)
+
+
+@dataclass(frozen=True)
+class ComparedFile:
+    path: str
+    one: ForkFile | None
+    other: ForkFile | None
+
+    @property
+    def relation(self) -> str:
+        if self.one and self.other:
+            return "same" if self.one.text == self.other.text else "differ"
+        return "one" if self.one else "other"
+
+
+def list_forks(workspace: ReviewedWorkspace) -> list[ForkView]:
+    """Newest first; none if there can be none here."""
+    try:
+        forks = list(workspace.forks.forks)
+    except ToolError:
+        return []
+    return [build_fork(fork) for fork in sorted(forks, key=lambda fork: -fork.created)]
+
+
+def count_forks(workspace: ReviewedWorkspace) -> int:
+    try:
+        return sum(1 for _ in workspace.forks.forks)
+    except ToolError:
+        return 0
+
+
+def build_fork(fork: Fork) -> ForkView:
+    try:
+        diff, problem = fork.diff(), ""
+    except ToolError as error:
+        diff, problem = "", str(error)
+    files = tuple(split_files(diff))
+    age = format_duration(max(0.0, time.time() - fork.created))
+    digest = sha256(diff.encode("utf-8", "surrogatepass")).hexdigest()
+    return ForkView(fork.name, age, fork.is_running, files, problem, digest)
+
+
+def split_files(diff: str) -> list[ForkFile]:
+    found: list[ForkFile] = []
+    for name, text in split_by_file(diff):
+        hunks, notes = parse_unified(text)
+        found.append(ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text))
+    return found
+
+
+def compare_forks(one: ForkView, other: ForkView) -> list[ComparedFile]:
+    by_path = [{file.path: file for file in fork.files} for fork in (one, other)]
+    paths = sorted({*by_path[0], *by_path[1]})
+    order = {"differ": 0, "same": 1, "one": 2, "other": 3}
+    found = [ComparedFile(path, by_path[0].get(path), by_path[1].get(path)) for path in paths]
+    return sorted(found, key=lambda file: (order[file.relation], file.path))
+
+
+def describe_conflict(error: MergeConflict, workspace: ReviewedWorkspace) -> Sequence[tuple[str, str]]:
+    """The paths that both changed, each with the reason."""
+    return [(workspace.shorten(path), reason) for path, reason in zip(error.paths, error.reasons, strict=True)]

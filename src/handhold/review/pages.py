@@ -1,0 +1,156 @@
+"""The pages: each request reads what it shows, and a form is carried out only as it was shown."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, cast
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from handhold.core.entry_summary import find_target
+from handhold.core.ports.approvals import PendingApproval
+from handhold.core.ports.records import CallFilter
+from handhold.review import display, timeline
+from handhold.review.access import AccessKeys, BrowserSession
+from handhold.review.call_view import read_output
+from handhold.review.fork_view import count_forks
+from handhold.review.questions import QuestionView, build_question
+from handhold.review.workspace import ReviewedWorkspace
+from handhold.run_picture import draw_run
+from handhold.version import VERSION
+
+MAX_MARKS = 20_000  # calls in the picture of a run
+TAIL_LINES = 8  # of the output of a running command
+MAX_ANSWERED = 5
+FOLDER = Path(__file__).parent
+THEMES = ("light", "dark")
+
+
+@dataclass(frozen=True)
+class RunningView:
+    seq: int
+    title: Markup
+    session: str
+    turn: str
+    age: str
+    tail: Markup | None
+
+
+class PageRenderer:
+    """Renders templates with what every page shows: what waits, and where one is."""
+
+    def __init__(self, workspace: ReviewedWorkspace, keys: AccessKeys, base: str) -> None:
+        self.workspace = workspace
+        self.keys = keys
+        self.base = base
+        self._templates = Environment(
+            loader=FileSystemLoader(FOLDER / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals.update(  # pyright: ignore[reportUnknownMemberType]
+            base=base, version=VERSION, workspace=workspace.name, root=workspace.roots[0]
+        )
+        filters: dict[str, Callable[..., Any]] = {
+            "show": display.show,
+            "name": display.show_name,
+            "path": display.show_path,
+            "output": display.show_output,
+            "plural": display.plural,
+            "duration": display.format_duration,
+            "size": display.format_size,
+            "clock": format_clock,
+            "session_facts": timeline.describe_session,
+        }
+        self._templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
+
+    def render(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
+        session: BrowserSession | None = getattr(request.state, "session", None)
+        questions: Sequence[PendingApproval] = values.pop("pending", None) or self.list_pending()
+        theme = request.cookies.get("theme", "")
+        common: Mapping[str, Any] = {
+            "csrf": session.csrf if session else "",
+            "waiting": questions,
+            "oldest": self._describe_oldest(questions),
+            "fork_count": count_forks(self.workspace),
+            "theme": theme if theme in THEMES else "",
+            "is_part": request.headers.get("hx-request") == "true",
+        }
+        text = self._templates.get_template(template).render({**common, **values})
+        return HTMLResponse(text, status)
+
+    def render_plain(self, template: str, status: int, **values: Any) -> Response:
+        """A page for somebody who is not known yet: it shows nothing of the workspace."""
+        return HTMLResponse(self._templates.get_template(template).render(values), status)
+
+    # --- what waits and what runs
+
+    def list_pending(self) -> list[PendingApproval]:
+        """Those that a call waits for come first, each group oldest first."""
+        pending, running = self.workspace.store.list_pending(), self.list_running_calls()
+        return sorted(pending, key=lambda each: (each.seq not in running, each.at))
+
+    def list_running_calls(self) -> set[int]:
+        return {each.entry.seq for each in self.workspace.records.list_running()}
+
+    def view_question(self, pending: PendingApproval) -> QuestionView:
+        return build_question(
+            pending,
+            is_waiting=pending.seq in self.list_running_calls(),
+            commands_reach_page=self.workspace.commands_reach_page(),
+        )
+
+    def _describe_oldest(self, pending: Sequence[PendingApproval]) -> QuestionView | None:
+        if not pending:
+            return None
+        return build_question(replace(pending[0], diff="", effects=()), is_waiting=False, commands_reach_page=False)
+
+    def list_running(self) -> list[RunningView]:
+        asked = {each.seq for each in self.workspace.store.list_pending()}
+        found: list[RunningView] = []
+        for each in self.workspace.records.list_running():
+            entry = each.entry
+            if entry.seq in asked:
+                continue
+            target, _ = find_target(entry, self.workspace.roots)
+            output = read_output(self.workspace, entry)[0]
+            tail = None if output is None else Markup("\n").join(output.split("\n")[-TAIL_LINES:])
+            title = display.show((target or entry.call.tool)[: timeline.MAX_TARGET_CHARS], lines=False)
+            age = display.format_duration(time.time() - entry.at)
+            found.append(RunningView(entry.seq, title, entry.call.session, entry.call.turn, age, tail))
+        return found
+
+    def list_answered(self) -> Sequence[PendingApproval]:
+        return self.workspace.store.list_answered(MAX_ANSWERED)
+
+    # --- timeline
+
+    def draw_run(self, session: str, pending: Sequence[PendingApproval]) -> Markup:
+        marks = self.workspace.records.list_marks(session, limit=MAX_MARKS)
+        running = self.list_running_calls()
+        waiting = [each.at for each in pending if each.session == session and each.seq in running]
+        return Markup(draw_run(session, marks, now=time.time(), waiting_since=waiting))
+
+
+def format_clock(at: float) -> str:
+    return f"{datetime.fromtimestamp(at):%H:%M:%S}"
+
+
+def parse_filter(request: Request) -> CallFilter:
+    given = request.query_params
+    decision = given.get("decision", "")
+    return CallFilter(
+        session=given.get("session", ""),
+        turn=given.get("turn"),
+        path=given.get("path", "").strip(),
+        tool=given.get("tool", ""),
+        decision=cast(Any, decision if decision in ("allowed", "approved", "refused") else ""),
+        text=given.get("q", "").strip(),
+    )
