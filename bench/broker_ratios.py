@@ -2,10 +2,10 @@
 
 python -m bench.broker_ratios [--rounds 5] [--user 1000] [--only make,pip,checkout,status,grep,true]
 
-Prints medians, measured in turns with bare bash. *command* is the time of the command itself, from start to exit; *call*
-is the whole call of the tool, in which its changes are rolled back, judged, committed and journaled. Budgets are for the
-command. `true` is the broker's program alone, without Python. Needs root. The exit status says whether all rows are
-within budget.
+Prints medians, measured in turns with bare bash. *command* is the time of the command itself, from start to exit;
+*call* is the whole call of the tool, in which its changes are rolled back, judged, committed and journaled.
+Budgets are for the command. `true` is the broker's program alone, without Python. Needs root. The exit status says
+whether all rows are within budget.
 """
 
 import argparse
