@@ -615,6 +615,7 @@ class JobResult:
     sandbox: SandboxStatus = field(repr=False)
     action: Literal["start", "output", "input", "stop"]
     undo_scope: UndoScope = "file tools only"
+    notes: tuple[str, ...] = ()
     diff: str = ""
     sandbox_known: bool = False  # as in RunResult
 

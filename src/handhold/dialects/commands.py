@@ -245,11 +245,15 @@ def _format_job_status(result: JobResult, names: JobToolNames) -> Iterator[str]:
         yield f"[There is more output. Continue {on}, or read {result.output.handle}.]"
     if result.exit_status:
         yield f"[{silence}{name}: {lower_first_letter(format_exit(result.exit_status))}]"
+        yield from (f"[{name}: {note}.]" for note in result.notes)
     elif result.action == "start":
         if not result.sandbox_known:
             yield from _format_hidden_paths(result.sandbox)
         yield f"[{name} runs in the background. Read its output with {names.output}; stop it with {names.stop}.]"
-        yield "[It runs directly on the workspace, so its changes cannot be undone.]"
+        if result.sandbox.by == BROKER:
+            yield "[It runs directly on the workspace; its changes can be undone once it has ended.]"
+        else:
+            yield "[It runs directly on the workspace, so its changes cannot be undone.]"
     else:
         sent = "Sent. " if result.action == "input" else ""
         yield f"[{sent}{silence}{name} is still running.]"

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from os.path import expanduser
 from threading import Lock
 from time import monotonic
@@ -24,6 +25,7 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
 from handhold.pipeline.context import CallContext
+from handhold.pipeline.job_changes import JobChanges
 from handhold.pipeline.paused_runs import PausedRuns
 from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder, refusal_decision
@@ -53,6 +55,7 @@ class CommandRunner:
         self._shell: Shell | None = None
         self._opening = Lock()
         self._paused = PausedRuns(session.files)
+        self._job_changes = JobChanges(session, reviewer)
         self._folder = session.files.roots[0]  # the working directory of a persistent shell
 
     # --- the shell
@@ -86,7 +89,8 @@ class CommandRunner:
         decision, opens_network = self._authorize(context, request, shell.sandbox)
         request = replace(request, network=opens_network)
         if request.background:
-            started = run.conclude_job("start", shell.start(request))
+            commit = partial(self._job_changes.commit, context.call, request)
+            started = run.conclude_job("start", shell.start(request, commit))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
         started = monotonic()
         with token.command(), ExitStack() as stack:

@@ -13,11 +13,12 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.network import NetworkAccess
 from handhold.backends.shell import orphans
+from handhold.backends.shell.brokered_jobs import start_brokered_job
 from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
 from handhold.backends.shell.cleanup import remove_unused
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts, is_inside_any
-from handhold.backends.shell.jobs import BackgroundJob, JobTable
+from handhold.backends.shell.jobs import BackgroundJob, JobOutcome, JobTable
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_masks, explain_unhidden
@@ -35,7 +36,7 @@ from handhold.backends.shell.worktrees import advise_on_worktrees
 from handhold.core.errors import NoShell
 from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
-from handhold.core.ports.shell import CommandResult, JobState, PathGuard
+from handhold.core.ports.shell import CommandResult, CommitJob, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import warn_once
@@ -248,12 +249,13 @@ class SandboxedShell:
 
     # --- background
 
-    def start(self, run: Run) -> JobState:
+    def start(self, run: Run, commit: CommitJob | None = None) -> JobState:
         denied_paths, redaction = self._list_denied_paths(), self._guard.redaction()
+        outcome = JobOutcome()
 
         def begin(sink: OutputSink) -> tuple[CommandProcess, Callable[[], None]]:
             with ExitStack() as stack:
-                mounts = self._prepare_direct_mounts(stack)
+                mounts = self._prepare_direct_mounts(stack, commit, outcome)
                 running = self._start_command(run, sink, mounts, denied_paths, with_stdin=True)
                 stack.callback(running.stack.close)
                 return running.process, stack.pop_all().close
@@ -262,7 +264,7 @@ class SandboxedShell:
             with self._use_loopback(create=True):
                 status = add_hidden_paths(replace(self.sandbox, shadow=False), denied_paths, self._first_root)
                 sink = OutputSink(self._results, redaction=redaction, spill_threshold=0, ring_bytes=SMALL_RING_BYTES)
-                return BackgroundJob(begin, sink, run.timeout_seconds, status)
+                return BackgroundJob(begin, sink, run.timeout_seconds, status, outcome)
 
         return self._jobs.start(create_job, run.chars)
 
@@ -352,17 +354,13 @@ class SandboxedShell:
         hidden = self._list_hidden_paths()
         return [path for path in self._guard.masked_paths() if not is_inside_any(path, hidden)]
 
-    def _prepare_direct_mounts(self, stack: ExitStack) -> tuple[Mount, ...]:
+    def _prepare_direct_mounts(
+        self, stack: ExitStack, commit: CommitJob | None = None, outcome: JobOutcome | None = None
+    ) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""
         if self._sandbox.broker:
-            try:
-                run = BrokeredRun.create(
-                    self._roots, self._get_staging_area, scratch=self._results.folder, keeps_changes=True
-                )
-            except OverlayUnavailable as error:
-                raise NoShell(f"commands cannot be brokered: {error.reason}") from None
-            stack.callback(run.release)
-            return run.mounts
+            places = self._roots, self._get_staging_area, self._results.folder
+            return start_brokered_job(*places, stack, self._guard.needs_review, commit, outcome).mounts
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 

@@ -5,10 +5,11 @@ was there before: what the command left there goes to a slot of the staging area
 the two states are a change. So a brokered command is decided on, committed and undone like one on an overlay.
 """
 
+import fcntl
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -23,6 +24,7 @@ from handhold.backends.shell.overlay_xattrs import clean_tree, is_privileged
 from handhold.backends.shell.path_history import PathHistory
 from handhold.core.plans import Conflict, DirectoryMetadata, FileChange, FolderMtime
 from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import log_swallowed
 
 TWO_NAMES = ("move", "exchange", "link")
 NAMING_KINDS = ("move", "exchange", "keep", "remove", "create", "link", "save", "touch")
@@ -51,14 +53,17 @@ class BrokeredChanges:
         *,
         is_protected: Callable[[str], bool],
         is_withheld: Callable[[str], bool],
+        shared: Collection[tuple[int, int]] = (),
     ) -> None:
-        """`slots` is the folder of the command's slots."""
+        """`slots` is the folder of the command's slots. `shared` inodes stay as they are: others write them."""
         self._root = root
         self._records = records
         self._extractor = extractor
         self._slots = slots
         self._is_protected = is_protected
         self._is_withheld = is_withheld
+        self._shared = shared
+        self._shared_paths: list[str] = []
         self._copier = TreeCopier(slots)
         self._access = FolderAccess()
         self._history = PathHistory(records)
@@ -91,6 +96,12 @@ class BrokeredChanges:
             )
         return said
 
+    def explain_shared(self) -> list[str]:
+        if not self._shared_paths:
+            return []
+        paths = _list_paths(self._shared_paths)
+        return [f"{paths}: a running command has it open for writing, so the change belongs to that one"]
+
     # --- while the command's version is in the workspace
 
     def extract(self) -> None:
@@ -101,6 +112,8 @@ class BrokeredChanges:
             found = self._lstat(path)
             if found and stat.S_ISDIR(found.st_mode) and self._is_at_home(path, found):
                 self._compare_folder(path, found)
+            elif found and file_id(found) in self._shared and self._is_at_home(path, found):
+                self._shared_paths.append(escape_ambiguous(path))
             elif found is None or not self._is_unchanged(path, found):
                 whole = f"{path}/"
                 self._pending.append(self._take(path, found))
@@ -275,6 +288,37 @@ class BrokeredChanges:
         self.protected.update(protected)
         self.privileged.update(privileged)
         self.files.append(change)
+
+
+def find_open_elsewhere(records: Sequence[UndoRecord]) -> set[tuple[int, int]]:
+    """Inodes that the command wrote and that somebody, such as a background command, has open for writing.
+
+    They stay in the entry of whoever opened them, until the last close.
+    """
+    found: set[tuple[int, int]] = set()
+    history = PathHistory(records)
+    for index, record in enumerate(records):
+        if record.kind == "save" and record.second and _is_open_elsewhere(history.after(index)[0], record.inode):
+            found.add(record.inode)
+    return found
+
+
+def _is_open_elsewhere(path: str, inode: tuple[int, int]) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False  # it is gone, or closed to its owner
+    try:
+        if file_id(os.fstat(fd)) == inode:
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        log_swallowed()  # a file of another owner, or a file system without leases
+    finally:
+        os.close(fd)
+    return False
 
 
 def _is_same(before: EntryState, after: EntryState) -> bool:

@@ -8,7 +8,7 @@ about to be rolled back.
 import fcntl
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -19,7 +19,7 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import UNDO_LOG, StagingArea, remove_tree
 from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
-from handhold.backends.shell.brokered_changes import BrokeredChanges
+from handhold.backends.shell.brokered_changes import BrokeredChanges, find_open_elsewhere
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay import OverlayUnavailable
 from handhold.backends.shell.preflight import find_mount_below
@@ -110,6 +110,7 @@ class BrokeredRun:
             return Effects()
         with ExitStack() as stack, translate_os_errors(str(self._log)):
             records = self._read_log()
+            shared = find_open_elsewhere(records) if self._has_jobs_beside() else set[tuple[int, int]]()
             if all(record.kind != "started" for record in records):
                 raise NoShell("the broker did not start the command")
             collected: list[BrokeredChanges] = []
@@ -124,14 +125,35 @@ class BrokeredRun:
                     folder,
                     is_protected=is_protected,
                     is_withheld=is_withheld,
+                    shared=shared,
                 )
                 changes.extract()
                 collected.append(changes)
-            conflicts = self._roll_back()
+            conflicts = self._roll_back(shared)
             for changes in collected:
                 changes.conclude(conflicts)
+        notes = [*_explain_refusals(records), *(note for each in collected for note in each.explain_shared())]
         denied = dict.fromkeys(escape_ambiguous(record.first) for record in records if record.kind == "denied")
-        return join_effects(collected, _explain_refusals(records), list(denied))
+        return join_effects(collected, notes, list(denied))
+
+    def recall(self) -> None:
+        """Before the effects of a command are collected whose changes stayed: wait for others, and be rolled back if
+        Handhold is killed from now on."""
+        if self._log is None:
+            return
+        for each in self._roots:
+            _wait_for_turn(each.root, each.staging_area, self._turns)
+        log = self._roots[0].folder / UNDO_LOG
+        with translate_os_errors(str(log)):
+            for each in self._roots[1:]:
+                (each.folder / UNDO_LOG).symlink_to(log)
+            self._log = self._log.rename(log)
+
+    def _has_jobs_beside(self) -> bool:
+        """Whether a background command works on one of the roots."""
+        return any(
+            path != self._log for each in self._roots for path in Path(each.staging_area.folder).glob(f"*/{KEPT_LOG}")
+        )
 
     def _read_log(self) -> list[UndoRecord]:
         assert self._log is not None
@@ -140,13 +162,13 @@ class BrokeredRun:
         except FileNotFoundError:
             return []
 
-    def _roll_back(self) -> list[str]:
+    def _roll_back(self, shared: Collection[tuple[int, int]] = ()) -> list[str]:
         """Restore the workspace, remove the log, and let the next command have its turn."""
         conflicts: list[str] = []
         with self._turns:
             if self._log is None or not self._log.exists():
                 return conflicts
-            conflicts = roll_back(self._log)
+            conflicts = roll_back(self._log, shared)
             for each in self._roots:
                 (each.folder / UNDO_LOG).unlink(missing_ok=True)
                 folder = each.staging_area.open_folder(each.command)
@@ -162,7 +184,9 @@ class BrokeredRun:
         return set_aside(change, self._roots, self._scratch)
 
     def release(self) -> None:
-        """The changes stay; only what was needed to undo them is discarded."""
+        """The changes stay, unless they were recalled; only what was needed to undo them is discarded."""
+        if self._log and self._log.name == UNDO_LOG:
+            self.discard()
         for each in self._roots:
             each.staging_area.drop(each.command)
 

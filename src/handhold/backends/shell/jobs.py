@@ -6,13 +6,14 @@ A sandbox dies with the thread that started it, so that thread must live as long
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import dataclass, field
 from secrets import token_hex
 from threading import Event, Lock, Thread
 
 from handhold.backends.shell.output import OutputSink, decode
 from handhold.backends.shell.process import KILL_TIMEOUT_SECONDS, CommandProcess
 from handhold.core.errors import NoShell, NoSuchJob, SystemFailure, ToolError
-from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus, UndoScope
 from handhold.core.ports.shell import JobState
 from handhold.core.requests import JobInput, JobOutput, JobStop
 from handhold.core.text.terminal import render_terminal_text
@@ -21,17 +22,30 @@ MAX_RUNNING_JOBS = 16
 MAX_ENDED_JOBS = 32  # finished jobs that can still be queried
 DEFAULT_OUTPUT_CHARS = 10_000
 EARLY_EXIT_SECONDS = 0.1  # early failures are reported immediately
+CONCLUDE_TIMEOUT_SECONDS = 600.0  # for the changes of a job that has ended to be recorded
 INPUT_TIMEOUT_SECONDS = 2.0  # for a job to read its input
 
 # A running command, and a callback for its end.
 StartCommand = Callable[[OutputSink], tuple[CommandProcess, Callable[[], None]]]
 
 
+@dataclass
+class JobOutcome:
+    """What became of a job's changes."""
+
+    undo_scope: UndoScope = "file tools only"
+    notes: list[str] = field(default_factory=list[str])
+
+
 class BackgroundJob:
     """One background command. `begin` is called in its thread; its exceptions are raised here."""
 
-    def __init__(self, begin: StartCommand, sink: OutputSink, seconds: float, status: SandboxStatus) -> None:
+    def __init__(
+        self, begin: StartCommand, sink: OutputSink, seconds: float, status: SandboxStatus, outcome: JobOutcome
+    ) -> None:
         self.name = token_hex(3)
+        self._outcome = outcome
+        self._is_concluding = False
         self.exit: ExitStatus | None = None
         self.shown_offset = 0  # how far its output has been shown
         self.ended = Event()
@@ -58,6 +72,7 @@ class BackgroundJob:
         except ToolError as error:
             self._error = error
         finally:
+            self._is_concluding = True
             close()
             self._sink.close()
             self.ended.set()
@@ -84,7 +99,15 @@ class BackgroundJob:
             has_undecodable_bytes=replaced,
         )
         return JobState(
-            self.name, not ended, self.exit if ended else None, output, start, self.shown_offset, self._status
+            self.name,
+            not ended,
+            self.exit if ended else None,
+            output,
+            start,
+            self.shown_offset,
+            self._status,
+            self._outcome.undo_scope,
+            tuple(self._outcome.notes) if ended else (),
         )
 
     def write(self, data: bytes) -> None:
@@ -105,7 +128,8 @@ class BackgroundJob:
         process, thread = self._process, self._thread
         if process:
             process.cancel()
-        self.ended.wait(2 * KILL_TIMEOUT_SECONDS)
+        if not self.ended.wait(2 * KILL_TIMEOUT_SECONDS) and self._is_concluding:
+            self.ended.wait(CONCLUDE_TIMEOUT_SECONDS)
         if thread:
             thread.join(KILL_TIMEOUT_SECONDS)
 

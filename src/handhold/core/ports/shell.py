@@ -27,6 +27,8 @@ class JobState:
     offset: int  # where this output starts
     next_offset: int  # where the next output starts
     sandbox: SandboxStatus
+    undo_scope: UndoScope = "file tools only"
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class CommandResult:
     notes: tuple[str, ...] = ()  # what it was prevented from
     set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
     """Keep the command's version of a file that was changed meanwhile, so that it can be read."""
+
+
+# Commits the effects of a background command, keeping aside what conflicts, and returns what was committed.
+CommitJob = Callable[[Effects, Callable[[FileChange], Conflict]], Effects]
 
 
 class PathGuard(Protocol):
@@ -100,8 +106,11 @@ class Shell(Protocol):
         """
         ...
 
-    def start(self, run: Run) -> JobState:
-        """Start a command in the background, on the workspace itself."""
+    def start(self, run: Run, commit: "CommitJob | None" = None) -> JobState:
+        """Start a command in the background, on the workspace itself.
+
+        `commit` is called when it has ended, if what it changed is known; only then can that be undone.
+        """
         ...
 
     def job(self, request: JobOutput | JobInput | JobStop) -> JobState: ...

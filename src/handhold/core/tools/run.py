@@ -202,4 +202,6 @@ def conclude_job(action: Literal["start", "output", "input", "stop"], state: Job
         next_offset=state.next_offset,
         sandbox=state.sandbox,
         action=action,
+        undo_scope=state.undo_scope,
+        notes=state.notes,
     )

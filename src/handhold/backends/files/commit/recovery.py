@@ -3,6 +3,7 @@
 import fcntl
 import os
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,15 +34,15 @@ def recover_command(folder: str) -> None:
         path.unlink(missing_ok=True)
 
 
-def roll_back(log: Path) -> list[str]:
-    """The paths that could not be restored, because somebody else changed them."""
+def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> list[str]:
+    """The paths that could not be restored, because somebody else changed them. `shared` inodes stay as they are."""
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _wait_for_broker(fd, log)
         records = read_undo_log(log)
         if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
-        rollback = Rollback(records, log.parent / REMOVED_FOLDER)
+        rollback = Rollback(records, log.parent / REMOVED_FOLDER, shared)
         rollback.run()
         return rollback.conflicts
     finally:

@@ -8,7 +8,7 @@ somebody else put in the place of a file stays there and is reported.
 import errno
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -28,8 +28,9 @@ Inode = tuple[int, int]
 class Rollback:
     """Undoes records. `removed` is a folder on the same mount, for what the command created."""
 
-    def __init__(self, records: Sequence[UndoRecord], removed: Path) -> None:
+    def __init__(self, records: Sequence[UndoRecord], removed: Path, shared: Collection[Inode] = ()) -> None:
         self._records = records
+        self._shared = shared  # inodes that others write: they keep what is in them
         self._removed = removed
         self._removed_count = 0
         self._index = 0  # of the record that is being undone
@@ -86,7 +87,8 @@ class Rollback:
                 if self._inode_at(record.first) == record.inode:
                     self._take_away(record.first)
             case "save":
-                self._restore_inode(record)
+                if record.inode not in self._shared:
+                    self._restore_inode(record)
             case _:
                 pass
 
