@@ -4,12 +4,18 @@
 #include "broker.h"
 #include <linux/openat2.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 int umask_changed;
 int policy_fd = -1;
 
 int read_memory(const struct call *call, uint64_t address, void *data, size_t size) {
+    static int is_refused; /* some containers refuse the faster call */
     char name[64];
+    struct iovec to = {data, size}, from = {(void *)(uintptr_t)address, size};
+    ssize_t copied = is_refused ? -1 : process_vm_readv(call->tid, &to, 1, &from, 1, 0);
+    if (copied >= 0) return (int)copied;
+    if (!is_refused) is_refused = errno == EPERM || errno == ENOSYS;
     snprintf(name, sizeof name, "/proc/%d/mem", call->tid);
     int fd = open(name, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return -EACCES; /* a process that is not dumpable: its calls cannot be understood */
