@@ -16,9 +16,9 @@ from handhold.backends.shell import orphans
 from handhold.backends.shell.brokered_jobs import start_brokered_job
 from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
 from handhold.backends.shell.cleanup import remove_unused
-from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts, is_inside_any
 from handhold.backends.shell.jobs import BackgroundJob, JobOutcome, JobTable
+from handhold.backends.shell.launch_spec import build_argv
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_masks, explain_unhidden
@@ -29,7 +29,7 @@ from handhold.backends.shell.process import CommandProcess
 from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
 from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
 from handhold.backends.shell.sandbox_layout import Mount, WriteProtection
-from handhold.backends.shell.sandbox_support import create_memfd, detect_sandbox_support
+from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from handhold.backends.shell.session_folders import SessionFolders
 from handhold.backends.shell.shell_state import PersistentShellState, StatePersistence, StateTransfer
 from handhold.backends.shell.worktrees import advise_on_worktrees
@@ -41,8 +41,6 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import warn_once
 
-BASH = "bash"
-MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 131,071
 OVERLAY_RETRY_SECONDS = 30.0  # after an overlay failed, until the next attempt
 
 
@@ -336,7 +334,7 @@ class SandboxedShell:
         with ExitStack() as stack, translate_os_errors("the shell"):
             roots, folder = [mount.real for mount in mounts], run.folder or self._first_root
             state_transfer = None if with_stdin or run.streams else self._shell_state.prepare(stack)
-            command, fds = _build_argv(run.command, stack)
+            command, fds = build_argv(run.command, stack)
             launch = self._sandbox.prepare_launch(
                 command,
                 mounts=mounts,
@@ -406,15 +404,3 @@ class SandboxedShell:
     def _map_kept_path(self, conflict: Conflict) -> Conflict:
         """The conflict with the path of the kept version as a model can read it."""
         return replace(conflict, kept_path=conflict.kept_path.replace(str(self._results.folder), RESULTS_PATH, 1))
-
-
-def _build_argv(command: str, stack: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Bash with the command as an argument; a very long command is passed as an unnamed file."""
-    encoded = os.fsencode(command)
-    if b"\0" in encoded:
-        raise NoShell("the command contains a NUL, which cannot be passed to a program")
-    if len(encoded) <= MAX_ARGUMENT_BYTES:
-        return (find_system_program(BASH), "-c", command, BASH), ()  # the last one is $0, as shown in error messages
-    script = create_memfd("command", encoded)
-    stack.callback(os.close, script)
-    return (find_system_program(BASH), f"/proc/self/fd/{script}"), (script,)

@@ -6,12 +6,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.sandbox_support import create_memfd
 from handhold.backends.shell.streams import StandardStreams
 from handhold.core.errors import NoShell
 
 if TYPE_CHECKING:
     from handhold.backends.network.proxy import Proxy
+
+BASH = "bash"
+MAX_ARGUMENT_BYTES = 100_000  # the kernel's limit is 131,071
 
 
 @dataclass(frozen=True)
@@ -61,3 +65,15 @@ class PassedFiles:
         if joined.count("\0") != len(flags):
             raise NoShell("a path or a variable contains a NUL")
         return self.add_data(os.fsencode(joined))
+
+
+def build_argv(command: str, stack: ExitStack) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Bash with the command as an argument; a very long command is passed as an unnamed file."""
+    encoded = os.fsencode(command)
+    if b"\0" in encoded:
+        raise NoShell("the command contains a NUL, which cannot be passed to a program")
+    if len(encoded) <= MAX_ARGUMENT_BYTES:
+        return (find_system_program(BASH), "-c", command, BASH), ()  # the last one is $0, as shown in error messages
+    script = create_memfd("command", encoded)
+    stack.callback(os.close, script)
+    return (find_system_program(BASH), f"/proc/self/fd/{script}"), (script,)
