@@ -12,7 +12,8 @@ from tests.backends.shell.people import copies, interpreter
 from tests.containers.engine import Engine, install_handhold, missing_programs, read_json_lines
 from tests.containers.test_hostile_commands import DRIVER as HOSTILE_DRIVER
 from tests.containers.test_hostile_commands import read_tables
-from tests.scale import sampled, scaled
+from tests.everyday.runner import read_workloads, run_brokered
+from tests.scale import nightly, sampled, scaled
 
 DRIVER = Path(__file__).with_name("broker_driver.py")
 ESCAPE_DRIVER, ATTACKS = DRIVER.with_name("escape_driver.py"), DRIVER.with_name("escape_attacks.toml")
@@ -119,3 +120,13 @@ def test_hostile_commands_do_no_harm_in_a_default_container(
     assert len(reports) == len(rows)
     assert [report for report in reports if report["found"]] == []
     assert any(report["status"] == "success" for report in reports)
+
+
+@nightly(
+    sampled_by="tests/containers/test_broker_in_docker.py::test_commands_are_held_and_undone_in_a_default_container"
+)
+@pytest.mark.timeout(4000)
+@USERS
+def test_everyday_work_comes_out_as_in_bash_in_a_default_container(user: str):
+    """`just everyday --brokered UID` prints the table."""
+    assert run_brokered(read_workloads(), user) == 0
