@@ -1,4 +1,4 @@
-"""Forks: how long they take to make and to merge, how much slower a program is in one, and the space that they take.
+"""Forks: how long they take to make and to merge, how much slower programs are in one, and what they take.
 
     python -m bench.forks [--large]
 
@@ -6,6 +6,7 @@
 """
 
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -29,6 +30,8 @@ def main() -> None:
         for count in (10, 10_000):
             measure_merging(home / f"merge-{count}", count)
         measure_overhead(home / "overhead")
+        measure_build(home / "build")
+        measure_tools(home / "tools")
         measure_space(home / "space")
     finally:
         shutil.rmtree(home)
@@ -80,13 +83,66 @@ def measure_overhead(home: Path) -> None:
         )
 
 
+def measure_build(home: Path) -> None:
+    """A build with make and gcc, from clean, in turns; each in processor time, which others on the machine change less."""
+    root = home / "root"
+    root.mkdir(parents=True)
+    names = [f"part{n}" for n in range(40)]
+    for name in names:
+        functions = "\n".join(f'int {name}_{n}(int x) {{ return printf("%d", x + {n}); }}' for n in range(60))
+        (root / f"{name}.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{functions}\n")
+    (root / "Makefile").write_text(f"all: {' '.join(f'{name}.o' for name in names)}\n\tar rcs all.a $^\n")
+    with Toolbox.open(root, state=home / "state") as box:
+        script = ["sh", "-c", "rm -f *.o; make -s"]
+        box.fork("try").run(script)
+        bare, inside = list[float](), list[float]()
+        for _ in range(7):
+            bare.append(processor_seconds(lambda: subprocess.run(script, cwd=root, check=True)))
+            inside.append(processor_seconds(lambda: box.fork("try").run(script)))
+        ratio = statistics.median(inside) / statistics.median(bare)
+        print(f"a build of 40 files with make and gcc: {ratio:.2f} times the processor time")
+
+
+def processor_seconds(work: Callable[[], object]) -> float:
+    def used_so_far() -> float:
+        both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        return sum(each.ru_utime + each.ru_stime for each in both)
+
+    before = used_so_far()
+    work()
+    return used_so_far() - before
+
+
+def measure_tools(home: Path) -> None:
+    make_files(home / "root", 1_000)
+    with Toolbox.open(home / "root", state=home / "state") as box, box.fork("try") as fork:
+
+        def call(n: int) -> None:
+            assert fork.call("bash", {"command": f"echo {n} >f0/0"}).ok
+
+        first, command = median_ms(1, call), median_ms(11, call)
+        read = median_ms(11, lambda _: fork.call("read_file", {"path": "f1/1"}))
+        bare = median_ms(11, lambda n: box.call("bash", {"command": f"echo {n} >f0/0"}))
+        print(f"tools: first call {first:.0f} ms, command {command:.0f} ms (outside {bare:.0f} ms), read {read:.1f} ms")
+
+
 def measure_space(home: Path) -> None:
-    make_files(home / "root", 1_000, "x" * 100_000)
+    make_files(home / "root", 10_000, "x" * 100_000)
     with Toolbox.open(home / "root", state=home / "state") as box:
         before = used(home)
         for n in range(50):
             box.fork(f"n{n}").run(["sh", "-c", "echo 1 >f0/0"])
-        print(f"50 forks of {before / 1e6:.0f} MB, one file changed in each: {(used(home) - before) / 1e6:.1f} MB")
+        size = (used(home) - before) / 1e6
+        print(f"50 forks of {before / 1e6:,.0f} MB, one file changed in each: {size:.1f} MB")
+        running = [path for path in Path("/proc").glob("[0-9]*/cmdline") if str(home).encode() in read(path)]
+        print(f"processes for 50 idle forks: {len(running)}")
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""
 
 
 def used(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Makes the pictures of the documentation that are not plots: a terminal session, the path of a call, and a window.
+"""Makes the pictures of the documentation that are not plots: a terminal session, the path of a call, a window, forks.
 
     python checks/pictures.py            write docs/pictures/
     python checks/pictures.py --check    fail if a picture would change
@@ -63,6 +63,7 @@ STEPS = (
 def main() -> int:
     check = sys.argv[1:] == ["--check"]
     made = {"demo.svg": terminal(list(session())), "call.svg": call_diagram(), "snapshots.svg": window_diagram()}
+    made["forks.svg"] = fork_diagram()
     different = [name for name, drawn in made.items() if not same(FOLDER / name, drawn)]
     for name in different:
         sys.stdout.write(f"{name} {'differs' if check else 'drawn'}\n")
@@ -200,6 +201,54 @@ def window_diagram() -> str:
     below = ("Each scan compares the folder with the baseline, a copy outside it,", "and then brings it up to date.")
     for at, words in enumerate(below):
         drawn.append(f'<text class="small" x="16" y="{line + 56 + 17 * at}">{words}</text>')
+    return "\n".join([*drawn, "</svg>"]) + "\n"
+
+
+# --- forks of a workspace
+
+# Where it is (x, y, width), its style, name and what it does.
+BOXES = (
+    (16, 44, 186, "box", "an agent", "sees /home/you/shop"),
+    (217, 44, 186, "box", "another agent", "sees /home/you/shop"),
+    (418, 44, 186, "box", "you, your editor", "see /home/you/shop"),
+    (16, 158, 186, "box", "layer of try-1", "what it changed, on disk"),
+    (217, 158, 186, "box", "layer of try-2", "what it changed, on disk"),
+    (16, 272, 588, "commit", "/home/you/shop", "the workspace: sources, .git, .env, node_modules, .venv"),
+)
+FORKS = ((26, "fork try-1"), (227, "fork try-2"))
+# From where to where, and the words beside it.
+WAYS = (
+    ("M60 102 L60 158", (68, 134), "writes"),
+    ("M261 102 L261 158", (269, 134), "writes"),
+    ("M150 272 L150 102", (158, 134), "reads"),
+    ("M351 272 L351 102", (359, 134), "reads"),
+    ("M511 102 L511 272", (519, 190), "reads, writes"),
+    ("M60 216 L60 272", (68, 242), "merge"),
+)
+
+
+def fork_diagram() -> str:
+    width, height, tall = 620, 382, 58
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
+        "<title>Two forks: each agent reads the workspace and writes to a layer of its own, to be merged</title>",
+        f"<style>{DIAGRAM}\n  .way.dashed {{ stroke-dasharray: 4 4 }}\n</style>",
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+        '<path class="tip" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
+        f'<rect class="card" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+    ]
+    for way, place, words in WAYS:
+        style = "way dashed" if words == "reads" else "way"
+        drawn.append(f'<path class="{style}" marker-end="url(#tip)" d="{way}"/>')
+        drawn.append(f'<text class="small" x="{place[0]}" y="{place[1]}">{words}</text>')
+    drawn += [f'<text class="name" x="{x}" y="30">{words}</text>' for x, words in FORKS]
+    for x, y, wide, style, name, does in BOXES:
+        drawn.append(f'<rect class="{style}" x="{x}" y="{y}" width="{wide}" height="{tall}" rx="6"/>')
+        drawn.append(f'<text class="name" x="{x + 10}" y="{y + 24}">{escape(name)}</text>')
+        drawn.append(f'<text class="small" x="{x + 10}" y="{y + 44}">{escape(does)}</text>')
+    below = ("A merge is one change set: policy, journal, commit, one undo.", "A dropped fork leaves nothing.")
+    for at, words in enumerate(below):
+        drawn.append(f'<text class="small" x="16" y="{352 + 17 * at}">{words}</text>')
     return "\n".join([*drawn, "</svg>"]) + "\n"
 
 

@@ -9,10 +9,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.forks.entries import TreeReader
 from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
 from handhold.core.policy.rules import Rule
@@ -218,6 +220,7 @@ CHANGED = {  # what somebody else does to b.txt, which a binary merge cannot res
     "replaced by a folder": "rm b.txt; mkdir b.txt",
     "replaced by a link": "rm b.txt; ln -s src/a.txt b.txt",
     "written through another name": "ln b.txt ../other; printf other >../other; rm ../other",
+    "restored from a snapshot": "printf older >../older; touch -d @1000000 ../older; cp -a ../older b.txt; rm ../older",
 }
 
 
@@ -264,6 +267,39 @@ def test_what_changes_while_the_fork_is_mounted_is_never_overwritten(who: str, p
         assert tree(root) == before
 
     run(who, place, work)
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_is_set_while_the_fork_is_mounted_hides_no_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hours: int
+):
+    """The file system has the clock's time, too: what is changed after it was set back seems older than the mount."""
+    root = lay(tmp_path)
+    step, now = hours * 3600 * 1_000_000_000, time.time_ns
+    stat_of, is_set = TreeReader.stat, [False]
+
+    def stat_stepped(reader: TreeReader, rel: str) -> os.stat_result | None:
+        """What somebody else wrote since has a ctime by the new clock."""
+        found = stat_of(reader, rel)
+        if found is None or not is_set[0] or rel != "src/a.txt" or b"base" not in (root / rel).read_bytes():
+            return found
+        values = {name: getattr(found, name) for name in dir(found) if name.startswith("st_")}
+        values["st_ctime_ns"] = found.st_ctime_ns + step
+        return SimpleNamespace(**values)  # pyright: ignore[reportReturnType]
+
+    def wait(program: RunningProgram) -> int:
+        status = program.wait()
+        (root / "src/a.txt").write_text(f"base\n{TEXT}")
+        is_set[0] = True
+        monkeypatch.setattr(time, "time_ns", lambda: now() + step)
+        return status
+
+    monkeypatch.setattr(TreeReader, "stat", stat_stepped)
+    with open_box(tmp_path) as box:
+        assert box.fork("try").run(["sh", "-c", "printf 'from\\0fork' >src/a.txt"], wait=wait) == 0
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+    assert (root / "src/a.txt").read_text() == f"base\n{TEXT}"
 
 
 def test_what_a_fork_sees_of_a_workspace_that_changes_meanwhile(who: str, place: Path):
