@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import cache
 from mimetypes import guess_type
 from pathlib import Path
-from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -31,7 +30,7 @@ from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessKeys, AccessMi
 from handhold.review.call_view import build_call, build_history, convert_picture, view_file
 from handhold.review.events import EventHub
 from handhold.review.fork_pages import ForkPages
-from handhold.review.pages import PageRenderer, parse_filter
+from handhold.review.pages import PageRenderer, parse_filter, quote_query, read_query
 from handhold.review.questions import ANSWERS, MAX_WORD_CHARS, compute_digest, view_effect
 from handhold.review.takeback_pages import TakeBackPages
 from handhold.review.timeline import MAX_SESSIONS, build_timeline
@@ -320,7 +319,7 @@ class ReviewApp:
         return Response(data, media_type=kind, headers={"content-security-policy": "sandbox; default-src 'none'"})
 
     def _show_history(self, request: Request) -> Response:
-        path = request.query_params.get("path", "")
+        path = read_query(request).get("path", "")
         place = path if path.startswith("/") else f"{self.workspace.roots[0]}/{path}"
         history = build_history(self.workspace, place)
         return self._pages.render(request, "history.html", history=history)
@@ -334,7 +333,7 @@ class ReviewApp:
 
 def encode_query(values: Mapping[str, str]) -> str:
     """A query without its empty fields, except an empty session: that stands for all."""
-    return "&".join(f"{name}={quote(text, safe='', errors='surrogatepass')}" for name, text in values.items() if text)
+    return "&".join(f"{name}={quote_query(text)}" for name, text in values.items() if text)
 
 
 def _parse_int(text: str) -> int:

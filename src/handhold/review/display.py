@@ -60,10 +60,19 @@ def show(text: str, *, lines: bool = True) -> Markup:
 def token(char: str) -> Markup:
     """A character that cannot be shown as itself."""
     code = ord(char)
-    if 0xDC80 <= code <= 0xDCFF:
-        return Markup('<span class="esc" title="a byte that is not text">0x{:02X}</span>').format(code - 0xDC00)
     name = CONTROL_NAMES.get(code) or unicodedata.name(char, "character without a name").lower()
-    return Markup('<span class="esc" title="{}">U+{}</span>').format(name, f"{code:04X}")
+    title = "a byte that is not text" if 0xDC80 <= code <= 0xDCFF else name
+    return Markup('<span class="esc" title="{}">{}</span>').format(title, _name_code(char))
+
+
+def spell_out(text: str) -> str:
+    """The same as plain text, for a title or a label."""
+    return "".join(char if is_visible(char) else _name_code(char) for char in text)
+
+
+def _name_code(char: str) -> str:
+    code = ord(char)
+    return f"0x{code - 0xDC00:02X}" if 0xDC80 <= code <= 0xDCFF else f"U+{code:04X}"
 
 
 def has_hidden(text: str) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import parse_qsl, quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -15,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 from handhold.core.entry_summary import find_target
 from handhold.core.ports.approvals import PendingApproval
 from handhold.core.ports.records import CallFilter
+from handhold.core.text.path_escaping import is_visible
 from handhold.review import display, timeline
 from handhold.review.access import AccessKeys, BrowserSession
 from handhold.review.call_view import read_output
@@ -60,6 +62,8 @@ class PageRenderer:
         )
         filters: dict[str, Callable[..., Any]] = {
             "show": display.show,
+            "plain": display.spell_out,
+            "quoted": quote_query,
             "name": display.show_name,
             "path": display.show_path,
             "output": display.show_output,
@@ -84,7 +88,8 @@ class PageRenderer:
             "is_part": request.headers.get("hx-request") == "true",
         }
         text = self._templates.get_template(template).render({**common, **values})
-        return HTMLResponse(text, status)
+        # Bytes of names that are not text are shown as tokens; only the value of a field can still have them.
+        return HTMLResponse(text.encode("utf-8", "replace"), status)
 
     def render_plain(self, template: str, status: int, **values: Any) -> Response:
         """A page for somebody who is not known yet: it shows nothing of the workspace."""
@@ -143,14 +148,31 @@ def format_clock(at: float) -> str:
     return f"{datetime.fromtimestamp(at):%H:%M:%S}"
 
 
+def quote_query(text: str) -> str:
+    """A value in the query of a link. Bytes that are not text stay themselves."""
+    errors = "surrogateescape" if all(not "\ud800" <= char <= "\udc7f" for char in text) else "replace"
+    return quote(text, safe="", errors=errors)
+
+
+def read_query(request: Request) -> dict[str, str]:
+    """The query of a request, where a byte that is not text is what a file name has for it."""
+    query = request.scope["query_string"].decode("latin-1")
+    return dict(parse_qsl(query, keep_blank_values=True, errors="surrogateescape", max_num_fields=50))
+
+
+def remove_invisible(text: str) -> str:
+    """A filter as it is shown in its field: a link could bring characters that nobody sees."""
+    return "".join(char for char in text if is_visible(char))
+
+
 def parse_filter(request: Request) -> CallFilter:
-    given = request.query_params
+    given = read_query(request)
     decision = given.get("decision", "")
     return CallFilter(
         session=given.get("session", ""),
         turn=given.get("turn"),
-        path=given.get("path", "").strip(),
+        path=remove_invisible(given.get("path", "")).strip(),
         tool=given.get("tool", ""),
         decision=cast(Any, decision if decision in ("allowed", "approved", "refused") else ""),
-        text=given.get("q", "").strip(),
+        text=remove_invisible(given.get("q", "")).strip(),
     )

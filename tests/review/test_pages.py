@@ -1,0 +1,167 @@
+"""The pages in a browser: taking back, forks, widths, themes, accessibility."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from handhold.toolbox import Toolbox
+from tests.review.hosting import Reviewed, make_shop, new_context, reviewing
+
+pytestmark = pytest.mark.timeout(120)
+AXE = Path(__file__).parents[2] / ".ci/clients/node_modules/axe-core/axe.min.js"  # from `just clients`
+
+
+@pytest.fixture(scope="module")
+def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
+    shop = make_shop(tmp_path_factory.mktemp("pages"))
+    with reviewing(shop) as reviewed:
+        (shop.root / "b.py").write_text("".join(f"line{n} = {n}\n" for n in range(40)))
+        with Toolbox.open(shop.root, state=shop.state, session="coupons") as box:
+
+            def call(tool: str, turn: str, **arguments: str) -> None:
+                box.call(tool, arguments, call_id=f"c{len(box.log())}", turn=turn)
+
+            call("read_file", "1", path="a.py")  # 1
+            call("edit_file", "1", path="a.py", old="price = 1", new="price = 2\nname = 'x'")  # 2
+            call(
+                "bash", "2", command="echo new > one.txt; echo new > two.txt; sed -i 's/line3 = 3/line3 = 4/' b.py"
+            )  # 3
+            call("edit_file", "2", path="a.py", old="price = 2", new="price = 3")  # 4
+            call("bash", "3", command="exit 3")  # 5
+            call("bash", "3", command="rm keep/a.txt")  # 6, asks
+            call("grep", "3", pattern="line3")  # 7
+            call("write_file", "4", path="undone.txt", content="x\n")  # 8
+            box.undo()  # 9
+            for name, text in (("facets", "one = 1\n"), ("index", "two = 2\n")):
+                fork = box.fork(name)
+                fork.run(["sh", "-c", f"printf '{text}' > search.py"])
+        yield reviewed
+
+
+@pytest.fixture
+def page(reviewed: Reviewed, browser: Browser) -> Iterator[Page]:
+    context = new_context(browser)
+    yield reviewed.enter(context)
+    context.close()
+
+
+PAGES = (
+    *("/now", "/timeline", "/timeline?session=coupons&q=nothing-like-it", "/timeline?session=coupons&path=a.py"),
+    *("/call/2", "/call/3", "/call/5", "/call/2/file/0", "/call/2/file/0?side=before", "/call/2/undo", "/call/3/undo"),
+    *("/call/3/undo?scope=turn", "/call/3/undo?scope=session", "/call/8/undo", "/forks", "/forks/facets"),
+    *("/forks?fork=facets&fork=index", "/history?path=a.py", "/no-such-page"),
+)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_page_has_a_serious_violation_and_none_scrolls_sideways(reviewed: Reviewed, browser: Browser, theme: str):
+    width = {"light": 1440, "dark": 390}[theme]
+    context = new_context(browser, color_scheme=theme, viewport={"width": width, "height": 800})
+    page = reviewed.enter(context)
+    for path in PAGES:
+        page.goto(reviewed.url + path)
+        page.evaluate(AXE.read_text(encoding="utf-8"))  # not a script element: the policy of the page forbids it
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        bad = [
+            (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0].get("failureSummary", "")[:300])
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+        ]
+        assert not bad, (path, theme, json.dumps(bad, indent=1))
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+    context.close()
+
+
+def test_a_phone_of_320_pixels_shows_every_answer_without_scrolling_sideways(reviewed: Reviewed, browser: Browser):
+    context = new_context(browser, viewport={"width": 320, "height": 640}, has_touch=True)
+    page = reviewed.enter(context)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+    for value in ("once", "no", "word"):
+        box = page.locator(f"[data-question] .answers button[value={value}]").bounding_box()
+        assert box is not None
+        assert box["height"] >= 44
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 320
+    context.close()
+
+
+def test_an_undo_in_conflict_names_the_later_change_and_restores_the_rest_by_choice(reviewed: Reviewed, page: Page):
+    page.goto(f"{reviewed.url}/call/2/undo")
+    expect(page.locator("h1")).to_contain_text("1 in conflict")
+    expect(page.locator("section.card", has_text="A later change is in the way")).to_contain_text("Call #4")
+    expect(page.locator("#commit")).to_have_count(0)
+    before = (reviewed.root / "a.py").read_text()
+    page.goto(f"{reviewed.url}/call/3/undo")
+    page.get_by_label("two.txt").uncheck()
+    expect(page.locator("#chosen")).to_have_text("2")
+    page.locator("#commit").click()
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+    assert not (reviewed.root / "one.txt").exists()
+    assert (reviewed.root / "two.txt").exists()
+    assert "line3 = 3" in (reviewed.root / "b.py").read_text()
+    assert (reviewed.root / "a.py").read_text() == before
+
+
+def test_a_call_is_taken_back_and_redone(reviewed: Reviewed, page: Page):
+    page.goto(f"{reviewed.url}/call/4/undo")
+    page.locator("#commit").click()
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+    assert "price = 2" in (reviewed.root / "a.py").read_text()
+    page.locator("#redo li", has_text="#4").get_by_role("button").click()
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+    assert "price = 3" in (reviewed.root / "a.py").read_text()
+
+
+def test_forks_are_compared_merged_and_dropped(reviewed: Reviewed, page: Page):
+    page.goto(f"{reviewed.url}/forks")
+    for name in ("facets", "index"):
+        page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Compare").click()
+    expect(page.locator("tr", has_text="search.py")).to_contain_text("differ")
+    page.locator("section.card", has_text="Merge facets").get_by_role(
+        "button", name=re.compile("^Merge 1 file")
+    ).click()
+    expect(page.get_by_role("status").filter(has_text="Merged facets")).to_be_visible()
+    assert (reviewed.root / "search.py").read_text() == "one = 1\n"
+    page.goto(f"{reviewed.url}/forks/index")
+    page.get_by_role("button", name=re.compile("^Merge")).click()
+    expect(page.locator("section.card", has_text="Nothing was merged")).to_contain_text("search.py")
+    page.goto(f"{reviewed.url}/forks/index")
+    page.locator("summary").click()
+    page.get_by_role("button", name="Drop index").click()
+    expect(page.get_by_role("status").filter(has_text="dropped")).to_be_visible()
+    with Toolbox.open(reviewed.root, state=reviewed.shop.state) as box:
+        assert [fork.name for fork in box.forks] == []
+
+
+def test_filters_and_links_work_without_scripts(reviewed: Reviewed, browser: Browser):
+    context = new_context(browser, java_script_enabled=False)
+    page = reviewed.enter(context, "/timeline?session=coupons")
+    page.get_by_label("Text in arguments or reply").fill("line3 = 4")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.locator(".calls li")).to_have_count(1)
+    page.locator(".calls li a").first.click()
+    expect(page.locator("h1")).to_contain_text("3 files")
+    page.goto(f"{reviewed.url}/timeline?session=coupons&decision=refused")
+    expect(page.locator(".calls li")).to_have_count(1)
+    page.goto(f"{reviewed.url}/timeline?session=coupons&path=[")
+    expect(page.get_by_role("alert")).to_be_visible()
+    context.close()
+
+
+def test_keys_lead_through_the_timeline(reviewed: Reviewed, page: Page):
+    page.locator("#live .live").wait_for()
+    page.keyboard.press("g")
+    page.keyboard.press("t")
+    page.wait_for_url("**/timeline")
+    page.locator("#live .live").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url(re.compile(r"/call/\d+$"))
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
