@@ -84,7 +84,7 @@ def measure_overhead(home: Path) -> None:
 
 
 def measure_build(home: Path) -> None:
-    """A build with make and gcc, from clean, in turns; each in processor time, which others on the machine change less."""
+    """A build with make and gcc, from clean, in turns, in processor time, which others on the machine change less."""
     root = home / "root"
     root.mkdir(parents=True)
     names = [f"part{n}" for n in range(40)]
