@@ -84,7 +84,7 @@ def measure_overhead(home: Path) -> None:
 
 
 def measure_build(home: Path) -> None:
-    """A build with make and gcc, from clean, in turns; each in processor time, which others on the machine change less."""
+    """A build with make and gcc, from clean, in turns, by processor time: others on the machine change that less."""
     root = home / "root"
     root.mkdir(parents=True)
     names = [f"part{n}" for n in range(40)]
@@ -96,7 +96,7 @@ def measure_build(home: Path) -> None:
         script = ["sh", "-c", "rm -f *.o; make -s"]
         box.fork("try").run(script)
         bare, inside = list[float](), list[float]()
-        for _ in range(7):
+        for _ in range(5):
             bare.append(processor_seconds(lambda: subprocess.run(script, cwd=root, check=True)))
             inside.append(processor_seconds(lambda: box.fork("try").run(script)))
         ratio = statistics.median(inside) / statistics.median(bare)
