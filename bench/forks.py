@@ -6,7 +6,6 @@
 """
 
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -19,6 +18,12 @@ from pathlib import Path
 from handhold import Toolbox
 
 FILES_IN_FOLDER = 100
+BUILD = """
+import resource, subprocess, sys
+subprocess.run("rm -f *.o; make -s", shell=True, check=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+open(sys.argv[1], "w").write(str(used.ru_utime + used.ru_stime))
+"""
 WORK = "for n in $(seq 300); do cat f0/* >/dev/null; echo $n >f1/out$n; python3 -c 1; done"
 
 
@@ -84,7 +89,7 @@ def measure_overhead(home: Path) -> None:
 
 
 def measure_build(home: Path) -> None:
-    """A build with make and gcc, from clean, in turns, in processor time, which others on the machine change less."""
+    """A build with make and gcc, from clean, in turns, by processor time: others on the machine change that less."""
     root = home / "root"
     root.mkdir(parents=True)
     names = [f"part{n}" for n in range(40)]
@@ -93,24 +98,16 @@ def measure_build(home: Path) -> None:
         (root / f"{name}.c").write_text(f"#include <stdio.h>\n#include <stdlib.h>\n{functions}\n")
     (root / "Makefile").write_text(f"all: {' '.join(f'{name}.o' for name in names)}\n\tar rcs all.a $^\n")
     with Toolbox.open(root, state=home / "state") as box:
-        script = ["sh", "-c", "rm -f *.o; make -s"]
+        script = [sys.executable, "-c", BUILD, str(home / "used")]
         box.fork("try").run(script)
         bare, inside = list[float](), list[float]()
-        for _ in range(7):
-            bare.append(processor_seconds(lambda: subprocess.run(script, cwd=root, check=True)))
-            inside.append(processor_seconds(lambda: box.fork("try").run(script)))
+        for _ in range(5):
+            subprocess.run(script, cwd=root, check=True)
+            bare.append(float((home / "used").read_text()))
+            box.fork("try").run(script)
+            inside.append(float((home / "used").read_text()))
         ratio = statistics.median(inside) / statistics.median(bare)
         print(f"a build of 40 files with make and gcc: {ratio:.2f} times the processor time")
-
-
-def processor_seconds(work: Callable[[], object]) -> float:
-    def used_so_far() -> float:
-        both = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        return sum(each.ru_utime + each.ru_stime for each in both)
-
-    before = used_so_far()
-    work()
-    return used_so_far() - before
 
 
 def measure_tools(home: Path) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.backends.forks.entries import TreeReader
+from handhold.backends.forks.fork_folder import ForkStore
 from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
 from handhold.core.policy.rules import Rule
@@ -188,6 +189,23 @@ def test_changes_to_different_lines_are_merged(who: str, place: Path):
         assert (root / "src/a.txt").stat().st_mode & 0o777 == 0o755
 
     run(who, place, work)
+
+
+@needs_git
+def test_merging_again_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """As after a merge that was killed before it removed the fork."""
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "sed -i s/2$/two/ src/a.txt; rm b.txt; chmod 700 old; chmod 600 old/one") == 0
+        (root / "src/a.txt").write_text(TEXT.replace("line 8", "line eight"))
+        (root / "old/one").write_text("changed\n")
+        monkeypatch.setattr(ForkStore, "remove", lambda _self, _fork: None)
+        assert len(box.fork("try").merge().paths) == 4
+        before = tree(root)
+        monkeypatch.undo()
+        report = box.fork("try").merge()
+        assert (report.paths, report.dropped) == ([], True)
+        assert tree(root) == before
 
 
 @needs_git

@@ -88,8 +88,14 @@ class TreeMerge:
         merged = self._merge(rel, ancestor, ours, theirs)
         if isinstance(merged, PathConflict):
             self._resolve(merged, ours)
-        else:
+        elif not self._is_there(rel, merged, theirs):
             self.placements[rel] = merged
+
+    def _is_there(self, rel: str, placed: Placement, theirs: Entry | None) -> bool:
+        """Whether the root has it already, as after a merge that was killed before it removed the fork."""
+        if not placed.entry or not theirs or placed.entry.metadata != theirs.metadata:
+            return False
+        return placed.data is None or placed.data == self._base.read_bytes(rel)
 
     def _merge(
         self, rel: str, ancestor: Ancestor, ours: Entry | None, theirs: Entry | None
