@@ -102,6 +102,9 @@ OPENS = {
         "by dialect",
     ),
     "hints": ("add hints that the dialect's source does not have", "by dialect"),
+    "check_syntax": ("tell which syntax errors a change made: [errors](../concepts/problems.md)", "`True`"),
+    "checkers": ("programs whose new errors are told: [checkers](../concepts/problems.md#checkers)", "none"),
+    "refuse_broken": ("`syntax` refuses a change that makes syntax errors", "nothing is refused"),
     "shell": (
         "what confines commands: `contained` (Handhold), `external` (what Handhold runs in) or `unconfined` (nothing)",
         "`contained`",
@@ -157,7 +160,9 @@ EXTRAS = {
     "pdf": "shows the pages of a PDF",
     "pydantic-ai": "the adapter for Pydantic AI",
     "search": "ripgrep, where the system has none",
+    "otel": "[spans and metrics](../how-to/traces.md), by OpenTelemetry's API",
     "shell": "sandbox and parser of commands",
+    "syntax": "parsers that find [errors after a change](../concepts/problems.md)",
 }
 ERROR_SOURCES = {
     ErrorSource.MODEL: ("the call was wrong", "Give the text to the model: it says what to do."),
@@ -419,6 +424,7 @@ def configuration() -> Iterator[str]:
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
     keys = "`mode`, `secrets`, any number of `[[rule]]`; in the user's file `undo_bytes`, `undo_days`, `baseline_bytes`"
+    keys += ", any number of [`[[checker]]`](../concepts/problems.md#checkers)"
     yield f"{keys}. Which file applies when: [settings](../concepts/policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"

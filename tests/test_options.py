@@ -34,6 +34,9 @@ WRONG: dict[str, list[Any]] = {
     "approver": ["yes", True, 3],
     "matching": ["fuzzy", True],
     "hints": ["yes", 1],
+    "check_syntax": ["yes", 1, None],
+    "checkers": ["ruff", [3], None, {"a": "b"}],
+    "refuse_broken": ["types", True],
     "shell": ["none", True, None],
     "network": [
         "host",

@@ -12,10 +12,22 @@ from os import PathLike, fspath
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, get_args
 
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Confinement, Matching, Mode, Secrets
+from handhold.core.choices import (
+    BREAKAGES,
+    CONFINEMENTS,
+    DIALECTS,
+    MODES,
+    SECRETS,
+    Breakage,
+    Confinement,
+    Matching,
+    Mode,
+    Secrets,
+)
 from handhold.core.text.suggestions import suggest
 
 if TYPE_CHECKING:
+    from handhold.core.checkers import Checker
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.approvals import Approver
     from handhold.core.ports.conversion import Converter
@@ -151,6 +163,14 @@ def _rules(value: Any) -> tuple[Any, ...]:
     return _each(value, _instance(Rule, "a list of handhold.Rule"), "a list of handhold.Rule", Rule)
 
 
+def _checkers(value: Any) -> tuple[Any, ...]:
+    if type(value) is tuple and not value:
+        return ()
+    from handhold.core.checkers import Checker
+
+    return _each(value, _instance(Checker, "a list of handhold.Checker"), "a list of handhold.Checker", Checker)
+
+
 def _encodings(value: Any) -> Any:
     pairs = cast(Mapping[Any, Any], value).items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(each, str) for pair in pairs for each in pair):
@@ -211,6 +231,9 @@ class ToolboxConfig:
     approver: "Approver | None" = _option(_or_none(_callable))
     matching: Matching | None = _option(_or_none(_choice(get_args(Matching))))
     hints: bool | None = _option(_or_none(_instance(bool, "True or False")))
+    check_syntax: bool = _option(_instance(bool, "True or False"), default=True)
+    checkers: "tuple[Checker, ...]" = _option(_checkers, ())
+    refuse_broken: Breakage | None = _option(_or_none(_choice(BREAKAGES)))
     shell: Confinement = _option(_choice(CONFINEMENTS), "contained")
     network: bool | tuple[str, ...] = _option(_network, default=False)
     secrets: Secrets | None = _option(_or_none(_choice(SECRETS)))
@@ -228,6 +251,8 @@ class ToolboxConfig:
         for each in fields(self):
             value = _check(each.name, given[each.name], each.metadata["check"]) if each.name in given else each.default
             object.__setattr__(self, each.name, value)
+        if self.refuse_broken and not self.check_syntax:
+            raise ValueError("refuse_broken needs check_syntax")
         if self.custom_policy is not None and (self.rules or self.secrets or given.get("settings")):
             raise ValueError("a Policy object replaces rules, settings and secrets: give it without them")
 

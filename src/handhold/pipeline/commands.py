@@ -7,6 +7,7 @@ from functools import partial
 from os.path import expanduser
 from threading import Lock
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
@@ -20,7 +21,7 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
 from handhold.core.tools.git_refresh import drop_locks, drop_refreshed
-from handhold.logs import suppress_and_log
+from handhold.logs import log_swallowed, suppress_and_log
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -30,6 +31,11 @@ from handhold.pipeline.paused_runs import PausedRuns
 from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder, refusal_decision
 from handhold.pipeline.session import Session
+
+if TYPE_CHECKING:
+    from handhold.pipeline.checkers import CheckerRunner
+
+MAX_REPORT_CHARS = 1_000_000  # of what a checker prints
 
 
 class CommandRunner:
@@ -44,6 +50,7 @@ class CommandRunner:
         changes: ChangeCommitter,
         responder: Responder,
         make_shell: Callable[[], Shell] | None,
+        checkers: "CheckerRunner | None" = None,
     ) -> None:
         self._session = session
         self._authorizer = authorizer
@@ -52,6 +59,7 @@ class CommandRunner:
         self._changes = changes
         self._responder = responder
         self._make_shell = make_shell
+        self._checkers = checkers
         self._shell: Shell | None = None
         self._opening = Lock()
         self._paused = PausedRuns(session.files)
@@ -92,6 +100,8 @@ class CommandRunner:
             commit = partial(self._job_changes.commit, context.call, request)
             started = run.conclude_job("start", shell.start(request, commit))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
+        if self._checkers and self.is_brokered:
+            self._checkers.prepare_all()
         started = monotonic()
         with token.command(), ExitStack() as stack:
             finished = self._paused.resume(context.call, stack)
@@ -107,6 +117,25 @@ class CommandRunner:
             except RunPaused:
                 self._paused.keep(context.call, finished, stack.pop_all())
                 raise
+
+    def run_checker(self, command: str, timeout_seconds: float) -> str | None:
+        """The whole output of a checker; None if it cannot run here or takes too long. Its changes are discarded."""
+        request = Run(command, timeout_seconds, MAX_REPORT_CHARS, preview=True, isolated=True)
+        try:
+            with self.shell.run(request) as finished:
+                ended, output = finished.exit_status, finished.output
+                complete = not (
+                    ended.timed_out or ended.cancelled or ended.signal or output.omitted_lines or output.tail
+                )
+                return output.head if complete else None
+        except ToolError:
+            log_swallowed()
+            return None
+
+    @property
+    def is_brokered(self) -> bool:
+        """Whether a command's changes are in the workspace before they are committed."""
+        return self.shell.sandbox.by == "broker"
 
     def restart(self, context: CallContext, request: Request, allowed: CallDecision | None) -> Reply:
         self.shell.restart()

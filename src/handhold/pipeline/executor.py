@@ -25,6 +25,7 @@ from handhold.pipeline.transactions import recover
 
 if TYPE_CHECKING:
     from handhold.pipeline.changes import ChangeCommitter
+    from handhold.pipeline.checkers import CheckerRunner
     from handhold.pipeline.commands import CommandRunner
 
 
@@ -39,6 +40,7 @@ class CallExecutor:
         commands: "Callable[[], CommandRunner]",
         responder: Responder,
         replays: ReplayLog,
+        checkers: "CheckerRunner | None" = None,
     ) -> None:
         self._session = session
         self._planner = planner
@@ -46,6 +48,7 @@ class CallExecutor:
         self._commands = commands
         self._responder = responder
         self._replays = replays
+        self._checkers = checkers
         self._locks = CallLocks()
 
     def execute(
@@ -69,13 +72,17 @@ class CallExecutor:
         context = CallContext(call, started, token)
         try:
             request, context.repaired = self._session.dialect.decode_and_repair(call.tool, arguments)
+            if self._checkers:
+                context.problems = self._checkers.report(call.turn)
             if not isinstance(request, READ_REQUESTS):
                 context.seq = self._session.journal.begin(call)
             return self._dispatch(context, request)
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._replays.failed_just_before(call)
-            reply = self._responder.refuse(call.tool, error, started, call.arguments, context.repaired)
+            reply = self._responder.refuse(
+                call.tool, error, started, call.arguments, context.repaired, context.problems
+            )
             if not isinstance(error, RollbackIncomplete):  # that one stays open in the journal, to be rolled back
                 self._responder.record(context, reply, decision=refusal_decision(error))
             return reply

@@ -8,27 +8,28 @@ from typing import Any
 from handhold.core.errors import Denied, NotApproved, Stale, ToolError
 from handhold.core.ports.dialect import ReplyFrame
 from handhold.core.ports.journal import CallDecision
+from handhold.core.problems import NO_PROBLEMS, Problems
 from handhold.core.requests import Request, Run
 from handhold.core.results import (
-    EditResult,
+    ChangeResult,
     GlobResult,
     GrepResult,
     ImageResult,
     JobResult,
     ListResult,
-    NotebookEditResult,
     NotebookResult,
-    PatchResult,
     PdfResult,
     Reply,
     Result,
     RunResult,
-    WriteResult,
 )
 from handhold.core.text.display_text import format_id
 from handhold.core.tools import run
+from handhold.dialects.formatting import replace_surrogates
+from handhold.dialects.hints import append_notes
+from handhold.dialects.problems import format_problems
 from handhold.pipeline import dropped_undo
-from handhold.pipeline.context import CallContext, elapsed_ms, repair_facts
+from handhold.pipeline.context import CallContext, call_facts, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
 from handhold.pipeline.session import Session
 
@@ -40,7 +41,10 @@ class Responder:
         self._shown_conditions = ShownConditions()
 
     def reply(self, context: CallContext, request: Request, result: Result) -> Reply:
+        if isinstance(result, ChangeResult) and context.problems:
+            result = replace(result, problems=context.problems)
         text, facts = self._encode(context, request, result), {**result.facts(), **context.facts()}
+        text = self._append_problems(text, context.problems)
         if dropped := context.dropped_undo:
             listed = dropped_undo.describe(dropped, self._session.name, self._visible_paths)
             facts |= {"undo_given_up": listed, "undo_given_up_count": len(dropped)}
@@ -49,9 +53,7 @@ class Responder:
             status=result.status,
             text=text,
             data=facts,
-            ui_extra=result.diff
-            if isinstance(result, WriteResult | EditResult | NotebookEditResult | PatchResult | RunResult)
-            else "",
+            ui_extra=result.diff if isinstance(result, ChangeResult) else "",
             images=result.images if isinstance(result, ImageResult | PdfResult | NotebookResult) else (),
             result=result,
         )
@@ -81,13 +83,19 @@ class Responder:
         return self._frame(reply, call.tool, call.arguments, request)
 
     def refuse(
-        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: tuple[str, ...] = ()
+        self,
+        tool: str,
+        error: ToolError,
+        started: float,
+        arguments: str = "{}",
+        repaired: tuple[str, ...] = (),
+        problems: Problems = NO_PROBLEMS,
     ) -> Reply:
         session = self._session
-        text = session.dialect.refuse(tool, error, hints=session.options.hints)
+        text = self._append_problems(session.dialect.refuse(tool, error, hints=session.options.hints), problems)
         if isinstance(error, Stale) and error.complete and session.options.hints:
             self._remember_stale(error)
-        facts = {**error.facts(), **repair_facts(repaired), "time_ms": elapsed_ms(started)}
+        facts = {**error.facts(), **call_facts(repaired, problems), "time_ms": elapsed_ms(started)}
         return self._frame(Reply("error", text, facts, error.code, error.error_source.value), tool, arguments)
 
     def record(
@@ -104,6 +112,11 @@ class Responder:
         call, hints = context.call, self._session.options.hints
         call_id, result = format_id(call.call_id), self._shown_conditions.omit_known(context, result)
         return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
+
+    def _append_problems(self, text: str, problems: Problems) -> str:
+        """Below everything else, in the words of the dialect; nothing if all is well."""
+        words = getattr(self._session.dialect, "format_problems", format_problems)  # a custom dialect may have none
+        return replace_surrogates(append_notes(text, words(problems))) if problems else text
 
     def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
         files = self._session.files

@@ -30,6 +30,8 @@ class Session:
         options: DialectOptions,
         approver: Approver | None = None,
         recording: Recording | None = None,
+        *,
+        refuse_broken: bool = False,
     ) -> None:
         self.name = name
         self.files = files
@@ -42,6 +44,7 @@ class Session:
         self.options = options
         self.approver = approver
         self.recording = recording
+        self.refuse_broken = refuse_broken  # whether a change that makes syntax errors is refused
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
 
     @property

@@ -333,7 +333,7 @@ class SandboxedShell:
             raise NoShell(why_not)
         with ExitStack() as stack, translate_os_errors("the shell"):
             roots, folder = [mount.real for mount in mounts], run.folder or self._first_root
-            state_transfer = None if with_stdin or run.streams else self._shell_state.prepare(stack)
+            state_transfer = None if with_stdin or run.streams or run.isolated else self._shell_state.prepare(stack)
             command, fds = build_argv(run.command, stack)
             launch = self._sandbox.prepare_launch(
                 command,
