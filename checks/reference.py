@@ -117,6 +117,7 @@ OPENS = {
         "whether commands may use secret files (`usable`) or not (`strict`): [secrets](../concepts/policy.md#secrets)",
         "`usable`",
     ),
+    "unredacted": ("rules of redaction to turn off: [rules](../concepts/policy.md#what-is-redacted)", "none"),
     "hidden": ("additional files and folders to hide from commands", "none"),
     "memory": ("memory limit of a command, in bytes", "none"),
     "processes": ("process limit of a command", "none"),

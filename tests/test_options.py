@@ -49,6 +49,7 @@ WRONG: dict[str, list[Any]] = {
         {"a.org": 1},
         "",
     ],
+    "unredacted": ["passwords", [3], None],
     "hidden": [3, None, [None], b"docs"],
     "memory": ["1G", 1.5, 0, -1, True],
     "processes": ["many", 0, -5, False],

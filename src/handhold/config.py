@@ -171,6 +171,14 @@ def _checkers(value: Any) -> tuple[Any, ...]:
     return _each(value, _instance(Checker, "a list of handhold.Checker"), "a list of handhold.Checker", Checker)
 
 
+def _rule_names(value: Any) -> tuple[str, ...]:
+    if type(value) is tuple and not value:
+        return ()
+    from handhold.core.text.token_rules import RULE_NAMES
+
+    return _each(value, _choice(RULE_NAMES), "a list of rules of redaction", str)
+
+
 def _encodings(value: Any) -> Any:
     pairs = cast(Mapping[Any, Any], value).items() if isinstance(value, Mapping) else [(None, None)]
     if not all(isinstance(each, str) for pair in pairs for each in pair):
@@ -237,6 +245,7 @@ class ToolboxConfig:
     shell: Confinement = _option(_choice(CONFINEMENTS), "contained")
     network: bool | tuple[str, ...] = _option(_network, default=False)
     secrets: Secrets | None = _option(_or_none(_choice(SECRETS)))
+    unredacted: tuple[str, ...] = _option(_rule_names, ())
     hidden: tuple[str, ...] = _option(lambda value: tuple(abspath(place) for place in _paths(value)), ())
     memory: int | None = _option(_or_none(_count))
     processes: int | None = _option(_or_none(_count))

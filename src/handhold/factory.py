@@ -310,6 +310,7 @@ def assemble(
         config.approver,
         recording,
         refuse_broken=config.refuse_broken is not None,
+        unredacted=config.unredacted,
     )
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
     return ToolboxParts(

@@ -85,6 +85,7 @@ class Toolbox:
         shell: Confinement = "contained",
         network: bool | str | Sequence[str] = False,
         secrets: Secrets | None = None,
+        unredacted: str | Sequence[str] = (),
         hidden: Place | Sequence[Place] = (),
         memory: int | None = None,
         processes: int | None = None,
@@ -119,6 +120,7 @@ class Toolbox:
             "unconfined" on nothing.
         network: whether commands may use the network, or the hosts that they may reach.
         secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them.
+        unredacted: rules of redaction that are turned off, such as "jwt"; see `docs/concepts/policy.md`.
         hidden: more folders and files that commands do not see.
         memory: bytes of memory for one command.
         processes: how many processes one command may have at once.
@@ -156,6 +158,7 @@ class Toolbox:
                     shell=shell,
                     network=network,
                     secrets=secrets,
+                    unredacted=unredacted,
                     hidden=hidden,
                     memory=memory,
                     processes=processes,

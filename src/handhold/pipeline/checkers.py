@@ -8,7 +8,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from shlex import quote
 from threading import Lock
-from time import monotonic
 
 from handhold.core.change_diff import shorten_path
 from handhold.core.checkers import FILES_PLACEHOLDER, Checker, Report, parse_reports
@@ -119,7 +118,7 @@ class CheckerRunner:
         return None if output is None else parse_reports(output, self._session.files.roots[0])
 
     def _describe(self, checker: Checker, report: Report) -> Problem:
-        redact = self._session.secret_files.make_redactor(monotonic())
+        redact = self._session.redaction.make_redactor()
         text = redact(self._read_line(report))
         shown = text if len(text) <= MAX_LINE_CHARS else f"{text[:MAX_LINE_CHARS]}…"
         path = self._session.format_path(self._resolve(report.path))

@@ -107,7 +107,7 @@ class CommandRunner:
             finished = self._paused.resume(context.call, stack)
             if finished is None:
                 watch = self._session.store.watch_output(context.seq, token.watch)
-                finished = stack.enter_context(shell.run(request, on_output=watch))
+                finished = stack.enter_context(shell.run(request, on_output=self._redact_watched(watch)))
             token.raise_if_cancelled()
             if finished.exit_status.cancelled:
                 raise Cancelled()
@@ -137,6 +137,11 @@ class CommandRunner:
         """Whether a command's changes are in the workspace before they are committed."""
         return self.shell.sandbox.by == "broker"
 
+    def _redact_watched(self, watch: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """Who watches gets what the reply will show; a token that is cut in two by chance is not recognised."""
+        redact = self._session.redaction.redact_tokens
+        return watch and (lambda text: watch(redact(text)))
+
     def restart(self, context: CallContext, request: Request, allowed: CallDecision | None) -> Reply:
         self.shell.restart()
         self._folder = self._session.files.roots[0]
@@ -150,7 +155,9 @@ class CommandRunner:
                 action = "input"
             case JobStop():
                 action = "stop"
-        result = run.conclude_job(action, self.shell.job(request))
+        state = self.shell.job(request)
+        state = replace(state, output=self._session.redaction.redact_output(state.output))
+        result = run.conclude_job(action, state)
         return self._responder.reply_and_record(context, request, result)
 
     # --- before it runs
@@ -194,7 +201,9 @@ class CommandRunner:
     ) -> Reply:
         """Commit the effects of a finished command, or reply why they were discarded."""
         effects = self._review(finished)
-        redact, format_path = self._session.secret_files.make_redactor(started), self._session.format_path
+        redaction, format_path = self._session.redaction, self._session.format_path
+        redact = redaction.make_redactor(started)
+        finished = replace(finished, output=redaction.redact_output(finished.output))
         # A command can put a secret into the name of a file.
         ran = run.conclude(request, replace(finished, effects=effects), lambda place: redact(format_path(place)))
         if effects is None or not (effects.files or effects.refused):

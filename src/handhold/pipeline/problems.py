@@ -36,7 +36,7 @@ class ProblemFinder:
             if max(after.size, before.size if before else 0) > (limit := self._syntax.get_max_bytes(path)):
                 notes += self._note_large(path, format_path(path), after.size, limit)
             elif errors := self._check(path, before, after):
-                redact = self._session.secret_files.make_redactor(started)
+                redact = self._session.redaction.make_redactor(started)
                 found.append([_describe(format_path(path), each, redact) for each in errors])
         return select(found, notes)
 

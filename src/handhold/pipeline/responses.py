@@ -5,7 +5,17 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from handhold.core.errors import Denied, NotApproved, Stale, ToolError
+from handhold.core.errors import (
+    Ambiguous,
+    Denied,
+    HunkAmbiguous,
+    HunkMismatch,
+    NoMatch,
+    NotApproved,
+    OverlappingMatches,
+    Stale,
+    ToolError,
+)
 from handhold.core.ports.dialect import ReplyFrame
 from handhold.core.ports.journal import CallDecision
 from handhold.core.problems import NO_PROBLEMS, Problems
@@ -31,7 +41,11 @@ from handhold.dialects.problems import format_problems
 from handhold.pipeline import dropped_undo
 from handhold.pipeline.context import CallContext, call_facts, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
+from handhold.pipeline.redaction import redact_facts
 from handhold.pipeline.session import Session
+
+# Errors that show parts of a file to be quoted in the next call: like what Read shows, they are not altered.
+QUOTES_OF_FILES = (Ambiguous, HunkAmbiguous, HunkMismatch, NoMatch, OverlappingMatches, Stale)
 
 
 class Responder:
@@ -95,7 +109,11 @@ class Responder:
         text = self._append_problems(session.dialect.refuse(tool, error, hints=session.options.hints), problems)
         if isinstance(error, Stale) and error.complete and session.options.hints:
             self._remember_stale(error)
-        facts = {**error.facts(), **call_facts(repaired, problems), "time_ms": elapsed_ms(started)}
+        facts = {**error.facts(), **call_facts(repaired, problems)}
+        if not isinstance(error, QUOTES_OF_FILES):
+            redact = session.redaction.make_redactor()
+            text, facts = redact(text), redact_facts(facts, redact)
+        facts["time_ms"] = elapsed_ms(started)
         return self._frame(Reply("error", text, facts, error.code, error.error_source.value), tool, arguments)
 
     def record(

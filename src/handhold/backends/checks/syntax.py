@@ -43,6 +43,7 @@ _WITH_COMMENTS = re.compile(
 _TEMPLATE = re.compile(r"\{\{|\{%|<%|^\s*#\{", re.MULTILINE)  # YAML and the like that a program completes first
 _CONFLICT_START = re.compile(r"^<<<<<<< ", re.MULTILINE)
 _CONFLICT_END = re.compile(r"^>>>>>>> ", re.MULTILINE)
+_FENCE = re.compile(r"^```", re.MULTILINE)
 _MAGIC_LINE = re.compile(r"^([ \t]*)[%!?].*|^([ \t]*)\w[\w.]*\?{1,2}[ \t]*$", re.MULTILINE)
 
 
@@ -60,6 +61,8 @@ class LanguageSyntax:
         old = None if before is None else _decode(before)
         if language == "notebook":
             return tuple(_find_new_cell_errors(old, new))
+        if old is None and language in ("yaml", "toml") and _TEMPLATE.search(new):
+            return ()
         found = [*find_conflict_markers(old or "", new)] or _find_new_errors(_get_finder(language), old, new)
         return tuple(_add_lines(found, new))
 
@@ -94,9 +97,9 @@ def _get_finder(language: str) -> FindErrors:
         case "jsonc":
             return data_errors.find_jsonc_errors
         case "toml":
-            return lambda text: [] if _TEMPLATE.search(text) else data_errors.find_toml_errors(text)
+            return data_errors.find_toml_errors
         case "yaml":
-            return lambda text: [] if _TEMPLATE.search(text) else data_errors.find_yaml_errors(text)
+            return data_errors.find_yaml_errors
         case "c" | "c++":
             return c_errors.CErrors(language).find
         case _:
@@ -143,10 +146,17 @@ def _find_new_errors(find_errors: FindErrors, old: str | None, new: str) -> Sequ
         return _order(errors, changed)
     places = [(changed.shift(each.line), changed.shift(max(each.last_line, each.line))) for each in broken]
     if any(first <= changed.new_end and changed.first <= last for first, last in places):
-        return ()  # the change was made where the file was broken
+        # The change was made where the file was broken, if it was: a parser may just not know its syntax.
+        return _order(errors, changed) if _has_lost_balance(old or "", new) else ()
     known = {(changed.shift(each.line), each.message) for each in broken}
     apart = [each for each in errors if (each.line, each.message) not in known]
     return _order([each for each in apart if not _overlaps(each, places)], changed)
+
+
+def _has_lost_balance(old: str, new: str) -> bool:
+    """Whether brackets matched before and do not now, or a code fence came in: no parser is needed to say so."""
+    before, after = ([text.count(a) - text.count(b) for a, b in ("()", "[]", "{}")] for text in (old, new))
+    return (not any(before) and any(after)) or bool(_FENCE.search(new) and not _FENCE.search(old))
 
 
 def _overlaps(error: TextError, places: Sequence[tuple[int, int]]) -> bool:

@@ -65,8 +65,8 @@ class TreeSitterErrors:
     def find(self, text: str) -> list[TextError]:
         """In order."""
         data = text.encode("utf-8", "surrogatepass")
-        known = [_edit_tree(*self._last, data)] if self._last else []
-        tree = get_parser(self._language).parse(data, *known)
+        parser = get_parser(self._language)
+        tree = parser.parse(data, _edit_tree(*self._last, data)) if self._last else parser.parse(data)
         self._last = data, tree
         return (
             []
