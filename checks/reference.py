@@ -113,6 +113,10 @@ OPENS = {
         "`True`, or the hosts that commands may reach: [network](../concepts/commands.md#network)",
         "`False`",
     ),
+    "credentials": (
+        "hosts at which git may log in: [credentials](../concepts/commands.md#credentials-for-git)",
+        "none",
+    ),
     "secrets": (
         "whether commands may use secret files (`usable`) or not (`strict`): [secrets](../concepts/policy.md#secrets)",
         "`usable`",

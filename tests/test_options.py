@@ -49,6 +49,7 @@ WRONG: dict[str, list[Any]] = {
         {"a.org": 1},
         "",
     ],
+    "credentials": ["ftp://a.org", "a b", 3, None, ["https://a.org/path"]],
     "unredacted": ["passwords", [3], None],
     "hidden": [3, None, [None], b"docs"],
     "memory": ["1G", 1.5, 0, -1, True],

@@ -155,6 +155,19 @@ def _host(value: Any) -> str:
     return value
 
 
+def _credentials(value: Any) -> tuple[str, ...]:
+    return _each(value, _credential_host, "a list of hosts", str)
+
+
+def _credential_host(value: Any) -> str:
+    from handhold.core.policy.hosts import parse_credential_host
+
+    if not isinstance(value, str):
+        raise TypeError("a list of hosts")
+    parse_credential_host(value)
+    return value
+
+
 def _rules(value: Any) -> tuple[Any, ...]:
     if type(value) is tuple and not value:  # a server checks this before its first answer: import nothing for it
         return ()
@@ -244,6 +257,7 @@ class ToolboxConfig:
     refuse_broken: Breakage | None = _option(_or_none(_choice(BREAKAGES)))
     shell: Confinement = _option(_choice(CONFINEMENTS), "contained")
     network: bool | tuple[str, ...] = _option(_network, default=False)
+    credentials: tuple[str, ...] = _option(_credentials, ())
     secrets: Secrets | None = _option(_or_none(_choice(SECRETS)))
     unredacted: tuple[str, ...] = _option(_rule_names, ())
     hidden: tuple[str, ...] = _option(lambda value: tuple(abspath(place) for place in _paths(value)), ())

@@ -369,6 +369,8 @@ def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: 
         hidden_paths=config.hidden,
         limits=ResourceLimits(config.memory, config.processes),
         tracing=config.tracing,
+        credentials=config.credentials,
+        learn_password=session.redaction.add_password,
     )
 
 

@@ -84,6 +84,7 @@ class Toolbox:
         refuse_broken: Breakage | None = None,
         shell: Confinement = "contained",
         network: bool | str | Sequence[str] = False,
+        credentials: str | Sequence[str] = (),
         secrets: Secrets | None = None,
         unredacted: str | Sequence[str] = (),
         hidden: Place | Sequence[Place] = (),
@@ -119,6 +120,7 @@ class Toolbox:
             "brokered" always has the broker hold them; "external" relies on the container around Handhold,
             "unconfined" on nothing.
         network: whether commands may use the network, or the hosts that they may reach.
+        credentials: hosts at which git may log in, by the user's own credential helper; no command sees a file with it.
         secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them.
         unredacted: rules of redaction that are turned off, such as "jwt"; see `docs/concepts/policy.md`.
         hidden: more folders and files that commands do not see.
@@ -157,6 +159,7 @@ class Toolbox:
                     refuse_broken=refuse_broken,
                     shell=shell,
                     network=network,
+                    credentials=credentials,
                     secrets=secrets,
                     unredacted=unredacted,
                     hidden=hidden,

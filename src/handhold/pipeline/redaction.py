@@ -1,6 +1,6 @@
 """What is redacted before it reaches a reply, the journal or a watcher: known secret values, and well-known tokens.
 
-Applied to what commands print, to search hits and to errors. What file tools read or edit, and diffs, are never altered.
+Applied to what commands print, to search hits and to errors. What file tools read or edit, and diffs, are not altered.
 """
 
 import os
@@ -33,6 +33,12 @@ class OutputRedaction:
         self._redact_tokens = make_token_redactor(unredacted)
         self._values = Redaction(self._environment)
         self._known = 0  # secrets of files that are in it
+
+    def add_password(self, host: str, password: str) -> None:
+        """Redact a password that commands may use from now on."""
+        if password not in {each.value for each in self._environment}:
+            self._environment = (*self._environment, Secret(f"password for {host}", password))
+            self._values, self._known = Redaction(self._environment), 0
 
     def get_values(self, *, searching: bool = False, since: float | None = None) -> Redaction | None:
         """The known secret values, for a stream of output."""
