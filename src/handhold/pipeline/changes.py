@@ -94,6 +94,7 @@ class ChangeCommitter:
                 times=times,
                 recording=session.recording,
             )
+        context.decision, context.changed_count = decision, len(files)
         if self._checkers:
             self._checkers.add_changed((change.path for change in files), context.call.turn)
         try:

@@ -120,6 +120,7 @@ class Responder:
         self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None
     ) -> None:
         """Record the outcome of a call, and the call itself if it only read."""
+        context.decision = decision
         journal, outcome = self._session.journal, self._replays.make_outcome(reply, context.call)
         if context.seq:
             journal.record_outcome(context.seq, outcome, durable=durable, decision=decision)
