@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
     from handhold.pipeline.context import CallContext
 
-API_MODULE = "opentelemetry.trace"
+SDK_MODULES = ("opentelemetry.sdk", "ddtrace.opentelemetry")  # one of them is imported if there is an SDK
 CONTENT_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 CHARS_PER_TOKEN = 4
 Attributes = dict[str, str | int | float | bool]
 
 
 def find_observer() -> "CallObserver | None":
-    """What observes the next call; None if nobody would receive it. Costs one lookup where the API is not imported."""
-    if API_MODULE not in sys.modules:
+    """What observes the next call; None if nobody would receive it. Costs two lookups where there is no SDK."""
+    if not any(name in sys.modules for name in SDK_MODULES):
         return None
     from opentelemetry.metrics import get_meter_provider
     from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
@@ -55,12 +55,10 @@ class CallObserver:
     # --- metrics
 
     @cached_property
-    def calls(self) -> "Counter":
-        return self._meter.create_counter("handhold.calls", "{call}", "Calls by tool and status")
-
-    @cached_property
     def duration(self) -> "Histogram":
-        return self._meter.create_histogram("handhold.call.duration", "s", "How long calls take")
+        return self._meter.create_histogram(
+            "handhold.call.duration", "s", "How many calls there were, and how long they took"
+        )
 
     @cached_property
     def refusals(self) -> "Counter":
@@ -77,7 +75,6 @@ class CallObserver:
 
     def measure(self, tool: str, seconds: float, reply: Reply, context: "CallContext | None", size: int) -> None:
         by_tool: Attributes = {"gen_ai.tool.name": tool, "handhold.status": reply.status}
-        self.calls.add(1, by_tool)
         self.duration.record(seconds, by_tool)
         self.reply_bytes.add(size, {"gen_ai.tool.name": tool})
         if reply.code:

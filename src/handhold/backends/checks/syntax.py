@@ -43,6 +43,7 @@ _WITH_COMMENTS = re.compile(
 _TEMPLATE = re.compile(r"\{\{|\{%|<%|^\s*#\{", re.MULTILINE)  # YAML and the like that a program completes first
 _CONFLICT_START = re.compile(r"^<<<<<<< ", re.MULTILINE)
 _CONFLICT_END = re.compile(r"^>>>>>>> ", re.MULTILINE)
+_LINE_NUMBER = re.compile(r"^ {0,5}\d+→", re.MULTILINE)
 _FENCE = re.compile(r"^```", re.MULTILINE)
 _MAGIC_LINE = re.compile(r"^([ \t]*)[%!?].*|^([ \t]*)\w[\w.]*\?{1,2}[ \t]*$", re.MULTILINE)
 
@@ -63,7 +64,7 @@ class LanguageSyntax:
             return tuple(_find_new_cell_errors(old, new))
         if old is None and language in ("yaml", "toml") and _TEMPLATE.search(new):
             return ()
-        found = [*find_conflict_markers(old or "", new)] or _find_new_errors(_get_finder(language), old, new)
+        found = [*_find_foreign_lines(old or "", new)] or _find_new_errors(_get_finder(language), old, new)
         return tuple(_add_lines(found, new))
 
 
@@ -106,11 +107,14 @@ def _get_finder(language: str) -> FindErrors:
             return tree_sitter_errors.TreeSitterErrors(language).find
 
 
-def find_conflict_markers(old: str, new: str) -> Iterator[TextError]:
-    """Those that git leaves in a file; a parser may take them for operators, or be lost before them."""
+def _find_foreign_lines(old: str, new: str) -> Iterator[TextError]:
+    """What belongs to no language, though a parser may take it for operators: conflict markers of git, and line
+    numbers as replies show them."""
     if _CONFLICT_START.search(new) and _CONFLICT_END.search(new) and not _CONFLICT_START.search(old):
         for found in _CONFLICT_START.finditer(new):
             yield TextError(new.count("\n", 0, found.start()) + 1, 1, "conflict marker")
+    if (found := _LINE_NUMBER.search(new)) and not _LINE_NUMBER.search(old):
+        yield TextError(new.count("\n", 0, found.start()) + 1, 1, "line number of a reply, not of the file")
 
 
 def _add_lines(errors: Sequence[TextError], text: str) -> list[TextError]:
