@@ -30,6 +30,7 @@ from handhold.core.choices import DIALECTS
 from handhold.core.errors import ErrorSource, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.dialect import Dialect
+from handhold.core.problems import Problem
 from handhold.core.results import ToolSpec
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.model_families import DEFAULT_DIALECT, MODEL_FAMILIES
@@ -196,6 +197,9 @@ FACTS: dict[str, Any] = {
     "got": "a text",
     "wanted": "a whole number",
     "call_id": "call-7",
+    "problems": (Problem("src/app.py", 3, 5, "'(' was never closed", "x = (1"),),
+    "total": 1,
+    "files": 1,
     "because": "REASON",
     "roots": ("/home/ann/shop",),
     "size": 80_000_000,

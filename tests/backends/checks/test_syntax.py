@@ -110,7 +110,7 @@ def test_python_errors_that_its_grammar_accepts_are_told(text: str, line: int):
 @pytest.mark.parametrize("foreign", ["     2→echo b", "<<<<<<< HEAD\necho b\n=======\necho c\n>>>>>>> main"])
 def test_lines_of_a_reply_and_conflict_markers_are_told_in_any_language(foreign: str):
     (error,) = SYNTAX.find_new_errors("a.sh", b"echo a\n", f"echo a\n{foreign}\n".encode())
-    assert (error.line, error.text) == (2, foreign.split("\n")[0])
+    assert (error.line, error.text) == (2, foreign.partition("\n")[0])
     assert SYNTAX.find_new_errors("a.sh", f"{foreign}\n".encode(), f"{foreign}\necho d\n".encode()) == ()
 
 
