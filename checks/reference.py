@@ -30,6 +30,7 @@ from handhold.core.choices import DIALECTS
 from handhold.core.errors import ErrorSource, ToolError
 from handhold.core.policy.rules import Rule
 from handhold.core.ports.dialect import Dialect
+from handhold.core.problems import Problem
 from handhold.core.results import ToolSpec
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.model_families import DEFAULT_DIALECT, MODEL_FAMILIES
@@ -102,6 +103,9 @@ OPENS = {
         "by dialect",
     ),
     "hints": ("add hints that the dialect's source does not have", "by dialect"),
+    "check_syntax": ("tell which syntax errors a change made: [errors](../concepts/problems.md)", "`True`"),
+    "checkers": ("programs whose new errors are told: [checkers](../concepts/problems.md#checkers)", "none"),
+    "refuse_broken": ("`syntax` refuses a change that makes syntax errors", "nothing is refused"),
     "shell": (
         "what confines commands: `contained` (Handhold), `external` (what Handhold runs in) or `unconfined` (nothing)",
         "`contained`",
@@ -110,10 +114,15 @@ OPENS = {
         "`True`, or the hosts that commands may reach: [network](../concepts/commands.md#network)",
         "`False`",
     ),
+    "credentials": (
+        "hosts at which git may log in: [credentials](../concepts/commands.md#credentials-for-git)",
+        "none",
+    ),
     "secrets": (
         "whether commands may use secret files (`usable`) or not (`strict`): [secrets](../concepts/policy.md#secrets)",
         "`usable`",
     ),
+    "unredacted": ("rules of redaction to turn off: [rules](../concepts/policy.md#what-is-redacted)", "none"),
     "hidden": ("additional files and folders to hide from commands", "none"),
     "memory": ("memory limit of a command, in bytes", "none"),
     "processes": ("process limit of a command", "none"),
@@ -157,7 +166,9 @@ EXTRAS = {
     "pdf": "shows the pages of a PDF",
     "pydantic-ai": "the adapter for Pydantic AI",
     "search": "ripgrep, where the system has none",
+    "otel": "[spans and metrics](../how-to/traces.md), by OpenTelemetry's API",
     "shell": "sandbox and parser of commands",
+    "syntax": "parsers that find [errors after a change](../concepts/problems.md)",
 }
 ERROR_SOURCES = {
     ErrorSource.MODEL: ("the call was wrong", "Give the text to the model: it says what to do."),
@@ -186,6 +197,9 @@ FACTS: dict[str, Any] = {
     "got": "a text",
     "wanted": "a whole number",
     "call_id": "call-7",
+    "problems": (Problem("src/app.py", 3, 5, "'(' was never closed", "x = (1"),),
+    "total": 1,
+    "files": 1,
     "because": "REASON",
     "roots": ("/home/ann/shop",),
     "size": 80_000_000,
@@ -419,6 +433,7 @@ def configuration() -> Iterator[str]:
     agreed("fields of a rule", fields, RULES)
     yield "## handhold.toml"
     keys = "`mode`, `secrets`, any number of `[[rule]]`; in the user's file `undo_bytes`, `undo_days`, `baseline_bytes`"
+    keys += ", any number of [`[[checker]]`](../concepts/problems.md#checkers)"
     yield f"{keys}. Which file applies when: [settings](../concepts/policy.md#settings)."
     yield table(("field of a rule", "meaning"), ((code(name), RULES[name]) for name in fields))
     yield "## Environment"

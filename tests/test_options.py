@@ -34,6 +34,9 @@ WRONG: dict[str, list[Any]] = {
     "approver": ["yes", True, 3],
     "matching": ["fuzzy", True],
     "hints": ["yes", 1],
+    "check_syntax": ["yes", 1, None],
+    "checkers": ["ruff", [3], None, {"a": "b"}],
+    "refuse_broken": ["types", True],
     "shell": ["none", True, None],
     "network": [
         "host",
@@ -46,6 +49,8 @@ WRONG: dict[str, list[Any]] = {
         {"a.org": 1},
         "",
     ],
+    "credentials": ["ftp://a.org", "a b", 3, None, ["https://a.org/path"]],
+    "unredacted": ["passwords", [3], None],
     "hidden": [3, None, [None], b"docs"],
     "memory": ["1G", 1.5, 0, -1, True],
     "processes": ["many", 0, -5, False],

@@ -11,23 +11,28 @@ from handhold.version import VERSION
 
 TYPE_CHECKING = False  # as typing's own, whose import would take half the time of `handhold --version`
 if TYPE_CHECKING:
+    from handhold.core.checkers import Checker
     from handhold.core.errors import ToolboxClosed, ToolError
     from handhold.core.history import Target
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.approvals import Approver, Consent, Question, RunPaused
     from handhold.core.ports.journal import JournalEntry
     from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
+    from handhold.core.problems import Problem, Problems
     from handhold.core.results import Block, OutputChunk, Reply, ToolSpec
     from handhold.toolbox import Toolbox
 
 __all__ = [
     "Approver",
     "Block",
+    "Checker",
     "Consent",
     "Decision",
     "JournalEntry",
     "OutputChunk",
     "Policy",
+    "Problem",
+    "Problems",
     "Question",
     "Reply",
     "Rule",
@@ -45,12 +50,14 @@ __version__ = VERSION
 
 _MODULES = {
     "handhold.toolbox": ("Toolbox",),
+    "handhold.core.checkers": ("Checker",),
     "handhold.core.errors": ("ToolError", "ToolboxClosed"),
     "handhold.core.history": ("Target",),
     "handhold.core.policy.rules": ("Rule",),
     "handhold.core.ports.approvals": ("Approver", "Consent", "Question", "RunPaused"),
     "handhold.core.ports.journal": ("JournalEntry",),
     "handhold.core.ports.policy": ("Decision", "Policy", "Verb", "Verdict"),
+    "handhold.core.problems": ("Problem", "Problems"),
     "handhold.core.results": ("Block", "OutputChunk", "Reply", "ToolSpec"),
 }
 

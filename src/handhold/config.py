@@ -12,10 +12,22 @@ from os import PathLike, fspath
 from os.path import abspath
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, get_args
 
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, SECRETS, Confinement, Matching, Mode, Secrets
+from handhold.core.choices import (
+    BREAKAGES,
+    CONFINEMENTS,
+    DIALECTS,
+    MODES,
+    SECRETS,
+    Breakage,
+    Confinement,
+    Matching,
+    Mode,
+    Secrets,
+)
 from handhold.core.text.suggestions import suggest
 
 if TYPE_CHECKING:
+    from handhold.core.checkers import Checker
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.approvals import Approver
     from handhold.core.ports.conversion import Converter
@@ -143,12 +155,41 @@ def _host(value: Any) -> str:
     return value
 
 
+def _credentials(value: Any) -> tuple[str, ...]:
+    return _each(value, _credential_host, "a list of hosts", str)
+
+
+def _credential_host(value: Any) -> str:
+    from handhold.core.policy.hosts import parse_credential_host
+
+    if not isinstance(value, str):
+        raise TypeError("a list of hosts")
+    parse_credential_host(value)
+    return value
+
+
 def _rules(value: Any) -> tuple[Any, ...]:
     if type(value) is tuple and not value:  # a server checks this before its first answer: import nothing for it
         return ()
     from handhold.core.policy.rules import Rule
 
     return _each(value, _instance(Rule, "a list of handhold.Rule"), "a list of handhold.Rule", Rule)
+
+
+def _checkers(value: Any) -> tuple[Any, ...]:
+    if type(value) is tuple and not value:
+        return ()
+    from handhold.core.checkers import Checker
+
+    return _each(value, _instance(Checker, "a list of handhold.Checker"), "a list of handhold.Checker", Checker)
+
+
+def _rule_names(value: Any) -> tuple[str, ...]:
+    if type(value) is tuple and not value:
+        return ()
+    from handhold.core.text.token_rules import RULE_NAMES
+
+    return _each(value, _choice(RULE_NAMES), "a list of rules of redaction", str)
 
 
 def _encodings(value: Any) -> Any:
@@ -211,9 +252,14 @@ class ToolboxConfig:
     approver: "Approver | None" = _option(_or_none(_callable))
     matching: Matching | None = _option(_or_none(_choice(get_args(Matching))))
     hints: bool | None = _option(_or_none(_instance(bool, "True or False")))
+    check_syntax: bool = _option(_instance(bool, "True or False"), default=True)
+    checkers: "tuple[Checker, ...]" = _option(_checkers, ())
+    refuse_broken: Breakage | None = _option(_or_none(_choice(BREAKAGES)))
     shell: Confinement = _option(_choice(CONFINEMENTS), "contained")
     network: bool | tuple[str, ...] = _option(_network, default=False)
+    credentials: tuple[str, ...] = _option(_credentials, ())
     secrets: Secrets | None = _option(_or_none(_choice(SECRETS)))
+    unredacted: tuple[str, ...] = _option(_rule_names, ())
     hidden: tuple[str, ...] = _option(lambda value: tuple(abspath(place) for place in _paths(value)), ())
     memory: int | None = _option(_or_none(_count))
     processes: int | None = _option(_or_none(_count))
@@ -228,6 +274,8 @@ class ToolboxConfig:
         for each in fields(self):
             value = _check(each.name, given[each.name], each.metadata["check"]) if each.name in given else each.default
             object.__setattr__(self, each.name, value)
+        if self.refuse_broken and not self.check_syntax:
+            raise ValueError("refuse_broken needs check_syntax")
         if self.custom_policy is not None and (self.rules or self.secrets or given.get("settings")):
             raise ValueError("a Policy object replaces rules, settings and secrets: give it without them")
 

@@ -28,6 +28,7 @@ from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
 from handhold.core.ports.store import Store
+from handhold.core.problems import NO_PROBLEMS, Problems
 from handhold.core.requests import Run
 from handhold.core.results import Reply
 from handhold.dialects.model_families import match_model
@@ -44,13 +45,16 @@ if TYPE_CHECKING:
     from handhold.backends.network import NetworkAccess
     from handhold.backends.shell.sandbox_layout import Mount
     from handhold.backends.snapshots.recordings import WorkspaceRecording
+    from handhold.core.checkers import Checker
     from handhold.forks import Forks
     from handhold.pipeline.authorization import Authorizer
     from handhold.pipeline.change_contents import ChangeContents
     from handhold.pipeline.change_history import ChangeHistory
     from handhold.pipeline.changes import ChangeCommitter
+    from handhold.pipeline.checkers import CheckerRunner
     from handhold.pipeline.commands import CommandRunner
     from handhold.pipeline.policy_review import PolicyReviewer
+    from handhold.pipeline.problems import ProblemFinder
     from handhold.pipeline.undo import UndoService
     from handhold.snapshots import Snapshots
 
@@ -72,8 +76,13 @@ class ToolboxParts:
         release: Callable[[], None],
         make_snapshots: MakeSnapshots | None = None,
         make_forks: MakeForks | None = None,
+        *,
+        check_syntax: bool = True,
+        checkers: "Sequence[Checker]" = (),
     ) -> None:
         self.session = session
+        self._check_syntax = check_syntax
+        self._checkers = self._make_checker_runner(checkers)
         self.planner = planner
         self.release = release  # what the toolbox was opened on
         self._make_shell = make_shell
@@ -84,7 +93,13 @@ class ToolboxParts:
         self._lock = Lock()
         self.opened_commands: CommandRunner | None = None  # None until the first command
         self.executor = CallExecutor(
-            session, planner, lambda: self.changes, lambda: self.commands, self._responder, self._replays
+            session,
+            planner,
+            lambda: self.changes,
+            lambda: self.commands,
+            self._responder,
+            self._replays,
+            self._checkers,
         )
 
     @cached_property
@@ -117,7 +132,30 @@ class ToolboxParts:
     def changes(self) -> "ChangeCommitter":
         from handhold.pipeline.changes import ChangeCommitter
 
-        return ChangeCommitter(self.session, self.authorizer, self._responder, self._replays)
+        return ChangeCommitter(
+            self.session, self.authorizer, self._responder, self._replays, self._make_problem_finder(), self._checkers
+        )
+
+    def _make_checker_runner(self, checkers: "Sequence[Checker]") -> "CheckerRunner | None":
+        if not checkers:
+            return None
+        from handhold.pipeline.checkers import CheckerRunner
+
+        def run(command: str, timeout_seconds: float) -> str | None:
+            return self.commands.run_checker(command, timeout_seconds)
+
+        return CheckerRunner(self.session, checkers, run)
+
+    def check(self) -> Problems:
+        return self._checkers.report(None) if self._checkers else NO_PROBLEMS
+
+    def _make_problem_finder(self) -> "ProblemFinder | None":
+        if not self._check_syntax:
+            return None
+        from handhold.backends.checks.syntax import LanguageSyntax
+        from handhold.pipeline.problems import ProblemFinder
+
+        return ProblemFinder(self.session, self.contents, LanguageSyntax())
 
     @cached_property
     def guard(self) -> PathGuard:
@@ -141,6 +179,7 @@ class ToolboxParts:
                     self.changes,
                     self._responder,
                     (lambda: make_shell(self.session, self.guard)) if make_shell else None,
+                    self._checkers,
                 )
             return self.opened_commands
 
@@ -211,6 +250,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             recording=recording,
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
             make_forks=partial(open_forks, shared.files, shared.state, config),
+            checkers=(*config.checkers, *load_checkers(config)),
         )
     except BaseException:
         lease.release()
@@ -255,13 +295,34 @@ def assemble(
     recording: Recording | None = None,
     make_snapshots: MakeSnapshots | None = None,
     make_forks: MakeForks | None = None,
+    checkers: "Sequence[Checker]" = (),
 ) -> ToolboxParts:
     """Wire the parts of a toolbox on a workspace and a store. `release` is called when it is closed."""
     dialect = choose_dialect(config.dialect, config.model)
     name = config.session or urandom(8).hex()
-    session = Session(name, files, store, dialect, policy, dialect_options(dialect, config), config.approver, recording)
+    session = Session(
+        name,
+        files,
+        store,
+        dialect,
+        policy,
+        dialect_options(dialect, config),
+        config.approver,
+        recording,
+        refuse_broken=config.refuse_broken is not None,
+        unredacted=config.unredacted,
+    )
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
-    return ToolboxParts(session, planner, make_shell, release, make_snapshots, make_forks)
+    return ToolboxParts(
+        session,
+        planner,
+        make_shell,
+        release,
+        make_snapshots,
+        make_forks,
+        check_syntax=config.check_syntax,
+        checkers=checkers,
+    )
 
 
 def open_snapshots(
@@ -308,6 +369,8 @@ def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: 
         hidden_paths=config.hidden,
         limits=ResourceLimits(config.memory, config.processes),
         tracing=config.tracing,
+        credentials=config.credentials,
+        learn_password=session.redaction.add_password,
     )
 
 
@@ -355,6 +418,13 @@ def load_policy(config: ToolboxConfig, roots: Sequence[str], state: Path) -> Pol
     for warning in policy.warnings:
         settings.log_warning(warning)
     return policy
+
+
+def load_checkers(config: ToolboxConfig) -> "Sequence[Checker]":
+    """Those in the user's own settings."""
+    from handhold.backends import settings
+
+    return settings.read_user_limits(config.settings).checkers if config.settings is not False else ()
 
 
 def default_mode(config: ToolboxConfig) -> Mode:

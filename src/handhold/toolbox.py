@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
-from handhold.core.choices import Confinement, Matching, Mode, Secrets
+from handhold.core.choices import Breakage, Confinement, Matching, Mode, Secrets
 from handhold.core.errors import ForkUnavailable, ToolError
 from handhold.core.history import Target
 from handhold.core.ports.approvals import Approver, Question
@@ -18,6 +18,7 @@ from handhold.core.ports.recording import Window
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import Shell
 from handhold.core.ports.store import Store
+from handhold.core.problems import Problems
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.results import OutputChunk, Reply, ToolSpec
 from handhold.pipeline.cancellation import CancelToken, run_awaited, run_streamed
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from handhold.backends.forks.root_merge import MergeReport, Take
     from handhold.backends.forks.tool_process import ToolProcess
     from handhold.backends.forks.tree_merge import Side
+    from handhold.core.checkers import Checker
     from handhold.core.policy.rules import Rule
     from handhold.core.ports.conversion import Converter
     from handhold.factory import ToolboxParts
@@ -77,9 +79,14 @@ class Toolbox:
         approver: Approver | None = None,
         matching: Matching | None = None,
         hints: bool | None = None,
+        check_syntax: bool = True,
+        checkers: "Checker | Sequence[Checker]" = (),
+        refuse_broken: Breakage | None = None,
         shell: Confinement = "contained",
         network: bool | str | Sequence[str] = False,
+        credentials: str | Sequence[str] = (),
         secrets: Secrets | None = None,
+        unredacted: str | Sequence[str] = (),
         hidden: Place | Sequence[Place] = (),
         memory: int | None = None,
         processes: int | None = None,
@@ -106,11 +113,16 @@ class Toolbox:
         approver: a function, sync or async, that is given a Question and returns True, False, a Consent or None.
         matching: how far an edit may deviate from the quoted text: "exact", "safe" or "bold"; by default the dialect's.
         hints: whether replies add nearest lines, changes and next offsets; by default as the dialect does.
+        check_syntax: whether replies tell the syntax errors that a change made; handhold[syntax] has the parsers.
+        checkers: programs whose new errors are told with the first reply of the next turn; see `Checker`.
+        refuse_broken: "syntax" refuses a change that makes syntax errors, and writes nothing.
         shell: "contained" runs commands in a sandbox, or has the broker hold them where there are no namespaces;
             "brokered" always has the broker hold them; "external" relies on the container around Handhold,
             "unconfined" on nothing.
         network: whether commands may use the network, or the hosts that they may reach.
+        credentials: hosts at which git may log in, by the user's own credential helper; no command sees a file with it.
         secrets: "usable" lets commands read files that the built-in secret rules name, "strict" hides them.
+        unredacted: rules of redaction that are turned off, such as "jwt"; see `docs/concepts/policy.md`.
         hidden: more folders and files that commands do not see.
         memory: bytes of memory for one command.
         processes: how many processes one command may have at once.
@@ -142,9 +154,14 @@ class Toolbox:
                     approver=approver,
                     matching=matching,
                     hints=hints,
+                    check_syntax=check_syntax,
+                    checkers=checkers,
+                    refuse_broken=refuse_broken,
                     shell=shell,
                     network=network,
+                    credentials=credentials,
                     secrets=secrets,
+                    unredacted=unredacted,
                     hidden=hidden,
                     memory=memory,
                     processes=processes,
@@ -172,6 +189,8 @@ class Toolbox:
         approver: Approver | None = None,
         matching: Matching | None = None,
         hints: bool | None = None,
+        check_syntax: bool = True,
+        refuse_broken: Breakage | None = None,
         search_seconds: float | None = None,
         searcher: Searcher | None = None,
         converter: "Converter | None" = None,
@@ -194,6 +213,8 @@ class Toolbox:
             approver=approver,
             matching=matching,
             hints=hints,
+            check_syntax=check_syntax,
+            refuse_broken=refuse_broken,
             search_seconds=search_seconds,
             searcher=searcher,
             converter=converter,
@@ -215,6 +236,8 @@ class Toolbox:
         approver: Approver | None = None,
         matching: Matching | None = None,
         hints: bool | None = None,
+        check_syntax: bool = True,
+        refuse_broken: Breakage | None = None,
         search_seconds: float | None = None,
         searcher: Searcher | None = None,
         converter: "Converter | None" = None,
@@ -235,6 +258,8 @@ class Toolbox:
             approver=approver,
             matching=matching,
             hints=hints,
+            check_syntax=check_syntax,
+            refuse_broken=refuse_broken,
             search_seconds=search_seconds,
             searcher=searcher,
             converter=converter,
@@ -380,6 +405,11 @@ class Toolbox:
         """Whether closing it would lose something: a running job, or a shell's working directory."""
         commands = self._parts.opened_commands
         return commands is not None and commands.is_busy
+
+    def check(self) -> Problems:
+        """Run the checkers now on what was changed since they last ran: the errors that these changes made."""
+        with self._open_calls.enter():
+            return self._parts.check()
 
     # --- decisions
 

@@ -41,7 +41,14 @@ def test_each_call_is_a_span_with_the_name_of_its_tool_in_both_revisions(
     client.tool("read_file", {"path": "a.py"}, traceparent=PARENT)
     client.old_tool("read_file", {"path": "gone.py"})
     spans = {span.name: span for span in exporter.get_finished_spans()}
-    assert spans.keys() == {"initialize", "tools/call read_file"}
+    assert spans.keys() == {"initialize", "tools/call read_file", "execute_tool read_file"}
+    around = {
+        span.context.span_id if span.context else 0
+        for span in exporter.get_finished_spans()
+        if span.name == "tools/call read_file"
+    }
+    ours = [span for span in exporter.get_finished_spans() if span.name == "execute_tool read_file"]
+    assert {span.parent and span.parent.span_id for span in ours} == around, "each call is part of its request"
     modern, old = (span for span in exporter.get_finished_spans() if span.name.startswith("tools/call"))
     for span, version in ((modern, "2026-07-28"), (old, "2025-11-25")):
         assert span.kind is SpanKind.SERVER
@@ -60,5 +67,5 @@ def test_each_call_is_a_span_with_the_name_of_its_tool_in_both_revisions(
 def test_a_span_holds_neither_arguments_nor_contents(client: Client, exporter: InMemorySpanExporter):
     client.tool("write_file", {"path": "s.txt", "content": "sesame"})
     client.tool("read_file", {"path": "s.txt"})
-    assert len(exporter.get_finished_spans()) == 2
+    assert len(exporter.get_finished_spans()) == 4  # each request, and the call in it
     assert "sesame" not in "".join(span.to_json() for span in exporter.get_finished_spans())

@@ -44,12 +44,15 @@ if TYPE_CHECKING:
 # At most for the first two columns, at least for the others.
 MAX_NAME_COLUMNS, MAX_TOOL_COLUMNS, MIN_TARGET_COLUMNS, MIN_DECISION_COLUMNS = 14, 16, 16, 24
 MAX_MARKS = 20_000  # calls in a picture
+DEFAULT_SHOWN_CALLS = 20
 ENDING_COLOURS = {"undone": "yellow", PREVIEW_ENDING: "yellow", "unfinished": "yellow", "interrupted": "yellow"}
 DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 
 
 @click.command()
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="Number of calls to show.")
+@click.option(
+    "--last", type=click.IntRange(1), help="Number of calls to show. Default: 20; with --atif and --jsonl, all."
+)
 @click.option("--everyone", is_flag=True, help="Show the calls of all sessions on this workspace.")
 @click.option(
     "--verify",
@@ -60,13 +63,16 @@ DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
     "--head", "noted", default="", help="With --verify: also check that the journal contains this earlier head."
 )
 @click.option("--svg", is_flag=True, help="Print a picture of the session's whole run, as SVG.")
+@click.option("--atif", "form", flag_value="atif", help="Print a trajectory in the format ATIF, which Harbor reads.")
+@click.option("--jsonl", "form", flag_value="jsonl", help="Print one JSON object per call.")
 @add_toolbox_options
 def log(
-    last: int,
+    last: int | None,
     everyone: bool,  # noqa: FBT001
     verify: bool,  # noqa: FBT001
     noted: str,
     svg: bool,  # noqa: FBT001
+    form: str | None,
     as_json: bool,  # noqa: FBT001
     **options: Unpack[ToolboxOptions],
 ) -> int:
@@ -87,6 +93,9 @@ def log(
                 draw_run(session, store.records.list_marks(session, limit=MAX_MARKS), now=time(), standalone=True)
             )
         return 0
+    if form:
+        return print_trajectory(options, form, last, everyone=everyone)
+    last = last or DEFAULT_SHOWN_CALLS
     damaged: Mapping[int, str] = {}
     problem = ""
     with open_toolbox(options) as box, show_progress():
@@ -102,6 +111,22 @@ def log(
     for line in format_damage(damaged, rows, problem):
         click.echo(line, err=True)
     return EXIT_REFUSED if problem or any(each.is_damaged for each in rows) else 0
+
+
+def print_trajectory(options: ToolboxOptions, form: str, last: int | None, *, everyone: bool) -> int:
+    from handhold.cli import trajectory
+
+    with open_toolbox(options) as box:
+        entries = trajectory.load_replies(box.log(last=last, everyone=everyone), box.store)
+        session = box.session
+    if form == "atif":
+        if not entries:
+            raise click.ClickException("There are no calls, and a trajectory has at least one.")
+        print_json(trajectory.build_atif(entries, session))
+    else:
+        for line in trajectory.iter_jsonl(entries):
+            click.echo(line)
+    return 0
 
 
 def print_rows(rows: Sequence["LogRow"], *, everyone: bool, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import click
 
 from handhold.cli.options import POLICY_HELP
-from handhold.core.choices import CONFINEMENTS, DIALECTS, MODES, Confinement, Mode
+from handhold.core.choices import BREAKAGES, CONFINEMENTS, DIALECTS, MODES, Breakage, Confinement, Mode
 
 if TYPE_CHECKING:
     from handhold.server.server_config import ServerConfig
@@ -25,6 +25,8 @@ class ServerOptions(TypedDict):
     shell: Confinement
     network: bool
     host: tuple[str, ...]
+    credential: tuple[str, ...]
+    refuse_broken: Breakage | None
     structured: bool
     budget: int
 
@@ -66,6 +68,13 @@ SERVER_OPTIONS = (
     ),
     click.option("--network", is_flag=True, help="Allow network access for commands."),
     click.option("--host", multiple=True, help="Allow network access to this host; repeat for several."),
+    click.option(
+        "--credential",
+        multiple=True,
+        metavar="HOST",
+        help="Let git log in at this host with your own credential helper; repeat for several.",
+    ),
+    click.option("--refuse-broken", type=click.Choice(BREAKAGES), help="Refuse changes that break the syntax."),
     click.option("--structured", is_flag=True, help="Add structured content to results, next to the text."),
     click.option(
         "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Maximum tokens per result."
@@ -93,6 +102,8 @@ def build_config(options: ServerOptions, **more: Any) -> "ServerConfig":
             policy=options["policy"],
             shell=options["shell"],
             network=options["host"] or options["network"],
+            credentials=options["credential"],
+            refuse_broken=options["refuse_broken"],
             state=options["state"],
             structured=options["structured"],
             budget=options["budget"],

@@ -17,6 +17,9 @@ SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 Confinement = Literal["contained", "brokered", "external", "unconfined"]
 CONFINEMENTS: tuple[Confinement, ...] = get_args(Confinement)
 
+Breakage = Literal["syntax"]  # what a change may not break, if it is refused for it
+BREAKAGES: tuple[Breakage, ...] = get_args(Breakage)
+
 Matching = Literal["exact", "safe", "bold"]  # how far an edit may deviate from an exact match
 
 FOREIGN = "foreign"  # the session and tool of changes that belong to no call

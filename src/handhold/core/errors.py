@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, dataclass_transform
 
+from handhold.core.problems import Problem
+
 MAX_LISTED_ITEMS = 100
 
 
@@ -64,7 +66,7 @@ def _to_json(value: Any) -> Any:
     """Convert a value to JSON types."""
     if isinstance(value, tuple | list):
         return [_to_json(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    return asdict(value) if isinstance(value, Region | LineDifference) else value
+    return asdict(value) if isinstance(value, Region | LineDifference | Problem) else value
 
 
 @dataclass(frozen=True)
@@ -488,6 +490,15 @@ class ExtraMissing(ToolError):
 
 
 # --- policy
+
+
+class BrokenSyntax(ToolError):
+    """The change would make syntax errors, and `refuse_broken` is set: nothing was written."""
+
+    code, error_source = "BROKEN_SYNTAX", ErrorSource.MODEL
+    problems: tuple[Problem, ...]  # the first of them
+    total: int
+    files: int
 
 
 class Denied(PathError):

@@ -231,6 +231,7 @@ class Run:
     first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
     network: bool = False  # with all of it: a person has approved that
     folder: str = ""  # where it starts, resolved; empty: where the shell is
+    isolated: bool = False  # neither starts where a persistent shell is nor changes what it passes on
     streams: tuple[int, int, int] | None = None  # descriptors that it gets as its own; its output is then not collected
 
     @property

@@ -18,6 +18,7 @@ from handhold.core.facts import (
     SearchOutcome,
     UndoScope,
 )
+from handhold.core.problems import NO_PROBLEMS, Problems
 from handhold.core.requests import CellAction, GrepMode
 
 Status = Literal["success", "partial", "error"]
@@ -305,6 +306,7 @@ class NotebookEditResult:
     encoding: str
     diff: str = field(repr=False)
     status: Status = "success"
+    problems: Problems = NO_PROBLEMS  # what this change broke
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -338,6 +340,7 @@ class WriteResult:
     diff: str = field(repr=False)
     status: Status = "success"
     encoding_source: str = "content"
+    problems: Problems = NO_PROBLEMS  # what this change broke
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -375,6 +378,7 @@ class EditResult:
     snippet: Snippet = field(repr=False)
     status: Status = "success"
     encoding_source: str = "content"
+    problems: Problems = NO_PROBLEMS  # what this change broke
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -413,6 +417,7 @@ class PatchResult:
     files: tuple[PatchedFile, ...]
     diff: str = field(repr=False)
     status: Status = "success"
+    problems: Problems = NO_PROBLEMS  # what this change broke
 
     def facts(self) -> dict[str, Any]:
         return {"files": [each.facts() for each in self.files]}
@@ -577,6 +582,7 @@ class RunResult:
     cwd: str = ""  # the working directory of a persistent shell
     diff: str = field(default="", repr=False)
     sandbox_known: bool = False  # an earlier reply described this sandbox, so this one does not
+    problems: Problems = NO_PROBLEMS  # what its changes broke
 
     @property
     def status(self) -> Status:
@@ -701,6 +707,10 @@ Result = (
     | JobResult
     | RestartResult
 )
+
+
+ChangeResult = WriteResult | EditResult | NotebookEditResult | PatchResult | RunResult
+"""The results of calls that change files: each has a `diff`, and the `problems` that the change made."""
 
 
 @dataclass(frozen=True)

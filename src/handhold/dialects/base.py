@@ -2,18 +2,20 @@
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports.dialect import DialectOptions, ReplyFrame
+from handhold.core.problems import Problems
 from handhold.core.requests import Replacement, Request
 from handhold.core.results import Reply, Result, ToolSpec
 from handhold.dialects.argument_examples import build_examples
 from handhold.dialects.arguments import Specs
 from handhold.dialects.formatting import replace_surrogates
 from handhold.dialects.hints import OFFSET_CONTINUATION, append_notes, format_error_notes, format_result_notes
+from handhold.dialects.problems import format_problems
 
 
 class BaseDialect(ABC):
@@ -54,6 +56,10 @@ class BaseDialect(ABC):
     def needs_hints(self, error: ToolError) -> bool:
         """Whether the notes on an error are added even without hints."""
         return False
+
+    def format_problems(self, problems: Problems) -> Iterable[str]:
+        """What a change broke, below the text of its reply."""
+        return format_problems(problems)
 
     # --- what all dialects share
 

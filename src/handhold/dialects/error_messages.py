@@ -6,6 +6,7 @@ Each message says what happened, then what to do next. None names a tool, since 
 from handhold.core import errors as e
 from handhold.dialects.arguments import MISSING, UNKNOWN_ARGUMENT
 from handhold.dialects.formatting import format_list, pluralize, truncate
+from handhold.dialects.problems import format_refusal
 
 MIB = 1024 * 1024
 
@@ -144,6 +145,8 @@ def format_plain_error(error: e.ToolError) -> str:
             return "The command was cancelled, and all its processes were killed. Its changes were discarded."
         case e.ExtraMissing(extra=extra):
             return f"This needs handhold[{extra}], which is not installed. Ask the user to install it."
+        case e.BrokenSyntax(problems=problems, total=total, files=files):
+            return f"Nothing was changed, because the change would break the syntax:\n{format_refusal(problems, total, files)}"
         # --- policy
         case e.Denied(because=because, of_command=True):
             return f"Denied, not run: {format_reason(because)}. Ask the user."

@@ -1,8 +1,9 @@
 """A change set of a call: approved, committed, recorded, and remembered as seen."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from handhold.core.errors import Stale, ToolError
+from handhold.core.errors import BrokenSyntax, Stale, ToolError
 from handhold.core.facts import FileIdentity
 from handhold.core.plans import Changes, FileChange, FolderMtime, InlineContent
 from handhold.core.ports.journal import CallDecision, JournalEntry, Outcome
@@ -16,12 +17,26 @@ from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit
 
+if TYPE_CHECKING:
+    from handhold.pipeline.checkers import CheckerRunner
+    from handhold.pipeline.problems import ProblemFinder
+
 UNDO_DROPPED = "The space for undo is used up, so the oldest changes can no longer be undone; see undo_bytes."
 
 
 class ChangeCommitter:
-    def __init__(self, session: Session, authorizer: Authorizer, responder: Responder, replays: ReplayLog) -> None:
+    def __init__(
+        self,
+        session: Session,
+        authorizer: Authorizer,
+        responder: Responder,
+        replays: ReplayLog,
+        problems: "ProblemFinder | None" = None,
+        checkers: "CheckerRunner | None" = None,
+    ) -> None:
         self._session = session
+        self._problems = problems
+        self._checkers = checkers
         self._authorizer = authorizer
         self._responder = responder
         self._replays = replays
@@ -54,6 +69,7 @@ class ChangeCommitter:
     ) -> Reply:
         """Commit the changes. The reply names earlier calls whose undo is dropped to make room for this one's."""
         self._session.secret_files.learn_from(files)
+        self._check(context, request, files)
         reply = self._responder.reply(context, request, result)
 
         def conclude(dropped: Sequence[JournalEntry]) -> Outcome:
@@ -78,11 +94,25 @@ class ChangeCommitter:
                 times=times,
                 recording=session.recording,
             )
+        context.decision, context.changed_count = decision, len(files)
+        if self._checkers:
+            self._checkers.add_changed((change.path for change in files), context.call.turn)
         try:
             remember(written)
         except ToolError:
             log_swallowed()  # the change is committed and recorded; at worst the session has to read a file again
         return reply
+
+    def _check(self, context: CallContext, request: Request, files: Sequence[FileChange]) -> None:
+        """Find what the changes break. Raise BrokenSyntax if they are refused for it."""
+        if self._checkers:
+            self._checkers.prepare(change.path for change in files)
+        if self._problems is None:
+            return
+        found = self._problems.find(files, lambda place: self._session.format_requested_path(place, request))
+        if found.told and self._session.refuse_broken:
+            raise BrokenSyntax(found.told, found.total, found.files)
+        context.problems = context.problems.merge(found)
 
     def _find_concurrent_reply(self, context: CallContext) -> Reply | None:
         """The reply of another process that got the same call meanwhile, and has carried it out."""

@@ -7,6 +7,7 @@ from functools import partial
 from os.path import expanduser
 from threading import Lock
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
 from handhold.core.facts import SandboxStatus
@@ -20,7 +21,7 @@ from handhold.core.requests import JobInput, JobOutput, JobStop, Request, Run
 from handhold.core.results import Reply, RestartResult, RunResult
 from handhold.core.tools import run
 from handhold.core.tools.git_refresh import drop_locks, drop_refreshed
-from handhold.logs import suppress_and_log
+from handhold.logs import log_swallowed, suppress_and_log
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.changes import ChangeCommitter
@@ -30,6 +31,11 @@ from handhold.pipeline.paused_runs import PausedRuns
 from handhold.pipeline.policy_review import PolicyReviewer
 from handhold.pipeline.responses import Responder, refusal_decision
 from handhold.pipeline.session import Session
+
+if TYPE_CHECKING:
+    from handhold.pipeline.checkers import CheckerRunner
+
+MAX_REPORT_CHARS = 1_000_000  # of what a checker prints
 
 
 class CommandRunner:
@@ -44,6 +50,7 @@ class CommandRunner:
         changes: ChangeCommitter,
         responder: Responder,
         make_shell: Callable[[], Shell] | None,
+        checkers: "CheckerRunner | None" = None,
     ) -> None:
         self._session = session
         self._authorizer = authorizer
@@ -52,6 +59,7 @@ class CommandRunner:
         self._changes = changes
         self._responder = responder
         self._make_shell = make_shell
+        self._checkers = checkers
         self._shell: Shell | None = None
         self._opening = Lock()
         self._paused = PausedRuns(session.files)
@@ -92,12 +100,14 @@ class CommandRunner:
             commit = partial(self._job_changes.commit, context.call, request)
             started = run.conclude_job("start", shell.start(request, commit))
             return self._responder.reply_and_record(context, request, started, durable=True, decision=decision)
+        if self._checkers and self.is_brokered:
+            self._checkers.prepare_all()
         started = monotonic()
         with token.command(), ExitStack() as stack:
             finished = self._paused.resume(context.call, stack)
             if finished is None:
                 watch = self._session.store.watch_output(context.seq, token.watch)
-                finished = stack.enter_context(shell.run(request, on_output=watch))
+                finished = stack.enter_context(shell.run(request, on_output=self._redact_watched(watch)))
             token.raise_if_cancelled()
             if finished.exit_status.cancelled:
                 raise Cancelled()
@@ -107,6 +117,30 @@ class CommandRunner:
             except RunPaused:
                 self._paused.keep(context.call, finished, stack.pop_all())
                 raise
+
+    def run_checker(self, command: str, timeout_seconds: float) -> str | None:
+        """The whole output of a checker; None if it cannot run here or takes too long. Its changes are discarded."""
+        request = Run(command, timeout_seconds, MAX_REPORT_CHARS, preview=True, isolated=True)
+        try:
+            with self.shell.run(request) as finished:
+                ended, output = finished.exit_status, finished.output
+                complete = not (
+                    ended.timed_out or ended.cancelled or ended.signal or output.omitted_lines or output.tail
+                )
+                return output.head if complete else None
+        except ToolError:
+            log_swallowed()
+            return None
+
+    @property
+    def is_brokered(self) -> bool:
+        """Whether a command's changes are in the workspace before they are committed."""
+        return self.shell.sandbox.by == "broker"
+
+    def _redact_watched(self, watch: Callable[[str], None] | None) -> Callable[[str], None] | None:
+        """Who watches gets what the reply will show; a token that is cut in two by chance is not recognised."""
+        redact = self._session.redaction.redact_tokens
+        return watch and (lambda text: watch(redact(text)))
 
     def restart(self, context: CallContext, request: Request, allowed: CallDecision | None) -> Reply:
         self.shell.restart()
@@ -121,7 +155,9 @@ class CommandRunner:
                 action = "input"
             case JobStop():
                 action = "stop"
-        result = run.conclude_job(action, self.shell.job(request))
+        state = self.shell.job(request)
+        state = replace(state, output=self._session.redaction.redact_output(state.output))
+        result = run.conclude_job(action, state)
         return self._responder.reply_and_record(context, request, result)
 
     # --- before it runs
@@ -165,7 +201,9 @@ class CommandRunner:
     ) -> Reply:
         """Commit the effects of a finished command, or reply why they were discarded."""
         effects = self._review(finished)
-        redact, format_path = self._session.secret_files.make_redactor(started), self._session.format_path
+        redaction, format_path = self._session.redaction, self._session.format_path
+        redact = redaction.make_redactor(started)
+        finished = replace(finished, output=redaction.redact_output(finished.output))
         # A command can put a secret into the name of a file.
         ran = run.conclude(request, replace(finished, effects=effects), lambda place: redact(format_path(place)))
         if effects is None or not (effects.files or effects.refused):

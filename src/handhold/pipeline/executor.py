@@ -21,10 +21,12 @@ from handhold.pipeline.idempotency import CallLocks, ReplayLog, canonicalize_arg
 from handhold.pipeline.planning import READ_REQUESTS, Planner
 from handhold.pipeline.responses import Responder, refusal_decision
 from handhold.pipeline.session import Session
+from handhold.pipeline.traces import find_observer
 from handhold.pipeline.transactions import recover
 
 if TYPE_CHECKING:
     from handhold.pipeline.changes import ChangeCommitter
+    from handhold.pipeline.checkers import CheckerRunner
     from handhold.pipeline.commands import CommandRunner
 
 
@@ -39,6 +41,7 @@ class CallExecutor:
         commands: "Callable[[], CommandRunner]",
         responder: Responder,
         replays: ReplayLog,
+        checkers: "CheckerRunner | None" = None,
     ) -> None:
         self._session = session
         self._planner = planner
@@ -46,36 +49,52 @@ class CallExecutor:
         self._commands = commands
         self._responder = responder
         self._replays = replays
+        self._checkers = checkers
         self._locks = CallLocks()
 
     def execute(
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
     ) -> Reply:
         """The reply to a call; if it was carried out before, the reply it got then."""
-        started = perf_counter()
+        observer = find_observer()
+        if observer is None:
+            return self._execute(tool, arguments, call_id, turn, token)[0]
+        with observer.begin(tool, arguments, call_id) as observed:
+            return observed.finish(*self._execute(tool, arguments, call_id, turn, token))
+
+    def _execute(
+        self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
+    ) -> tuple[Reply, CallContext | None]:
+        """The reply, and what is known about the call; None if it was refused before it was understood."""
+        started, context = perf_counter(), None
         session = self._session
         try:
             recover(session.files, session.journal)
             canonical = canonicalize_arguments(tool, arguments)
             call = Call(session.name, turn, call_id, str(tool), canonical, session.dialect.name)
             with self._locks.hold((turn, call_id)):
-                return self._replays.find_reply(call) or self._execute_new(call, arguments, started, token)
+                context = CallContext(call, started, token)
+                return self._replays.find_reply(call) or self._execute_new(context, arguments), context
         except RunPaused as paused:
             raise paused.reason from None
         except ToolError as error:
-            return self._responder.refuse(tool, error, started)
+            return self._responder.refuse(tool, error, started), context
 
-    def _execute_new(self, call: Call, arguments: Mapping[str, Any] | str, started: float, token: CancelToken) -> Reply:
-        context = CallContext(call, started, token)
+    def _execute_new(self, context: CallContext, arguments: Mapping[str, Any] | str) -> Reply:
+        call, started = context.call, context.started
         try:
             request, context.repaired = self._session.dialect.decode_and_repair(call.tool, arguments)
+            if self._checkers:
+                context.problems = self._checkers.report(call.turn)
             if not isinstance(request, READ_REQUESTS):
                 context.seq = self._session.journal.begin(call)
             return self._dispatch(context, request)
         except ToolError as error:
             if isinstance(error, NoMatch):
                 error.again = self._replays.failed_just_before(call)
-            reply = self._responder.refuse(call.tool, error, started, call.arguments, context.repaired)
+            reply = self._responder.refuse(
+                call.tool, error, started, call.arguments, context.repaired, context.problems
+            )
             if not isinstance(error, RollbackIncomplete):  # that one stays open in the journal, to be rolled back
                 self._responder.record(context, reply, decision=refusal_decision(error))
             return reply

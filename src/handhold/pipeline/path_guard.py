@@ -53,4 +53,4 @@ class PolicyPathGuard:
         return is_denied
 
     def redaction(self) -> Redaction | None:
-        return self._session.files.with_io_timeout(self._session.secret_files.redaction, lambda: None)
+        return self._session.files.with_io_timeout(self._session.redaction.get_values, lambda: None)

@@ -54,8 +54,7 @@ class Planner:
         return allowed
 
     def _redact(self, result: Result) -> Result:
-        """Search hits with the values of secret files redacted."""
+        """Search hits with secret values and tokens redacted."""
         if not isinstance(result, GrepResult) or not result.files:
             return result
-        redaction = self._session.secret_files.redaction(searching=True)
-        return redact_hits(result, redaction.redact) if redaction else result
+        return redact_hits(result, self._session.redaction.make_redactor(searching=True))

@@ -5,32 +5,47 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from handhold.core.errors import Denied, NotApproved, Stale, ToolError
+from handhold.core.errors import (
+    Ambiguous,
+    Denied,
+    HunkAmbiguous,
+    HunkMismatch,
+    NoMatch,
+    NotApproved,
+    OverlappingMatches,
+    Stale,
+    ToolError,
+)
 from handhold.core.ports.dialect import ReplyFrame
 from handhold.core.ports.journal import CallDecision
+from handhold.core.problems import NO_PROBLEMS, Problems
 from handhold.core.requests import Request, Run
 from handhold.core.results import (
-    EditResult,
+    ChangeResult,
     GlobResult,
     GrepResult,
     ImageResult,
     JobResult,
     ListResult,
-    NotebookEditResult,
     NotebookResult,
-    PatchResult,
     PdfResult,
     Reply,
     Result,
     RunResult,
-    WriteResult,
 )
 from handhold.core.text.display_text import format_id
 from handhold.core.tools import run
+from handhold.dialects.formatting import replace_surrogates
+from handhold.dialects.hints import append_notes
+from handhold.dialects.problems import format_problems
 from handhold.pipeline import dropped_undo
-from handhold.pipeline.context import CallContext, elapsed_ms, repair_facts
+from handhold.pipeline.context import CallContext, call_facts, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
+from handhold.pipeline.redaction import redact_facts
 from handhold.pipeline.session import Session
+
+# Errors that show parts of a file to be quoted in the next call: like what Read shows, they are not altered.
+QUOTES_OF_FILES = (Ambiguous, HunkAmbiguous, HunkMismatch, NoMatch, OverlappingMatches, Stale)
 
 
 class Responder:
@@ -40,7 +55,10 @@ class Responder:
         self._shown_conditions = ShownConditions()
 
     def reply(self, context: CallContext, request: Request, result: Result) -> Reply:
+        if isinstance(result, ChangeResult) and context.problems:
+            result = replace(result, problems=context.problems)
         text, facts = self._encode(context, request, result), {**result.facts(), **context.facts()}
+        text = self._append_problems(text, context.problems)
         if dropped := context.dropped_undo:
             listed = dropped_undo.describe(dropped, self._session.name, self._visible_paths)
             facts |= {"undo_given_up": listed, "undo_given_up_count": len(dropped)}
@@ -49,9 +67,7 @@ class Responder:
             status=result.status,
             text=text,
             data=facts,
-            ui_extra=result.diff
-            if isinstance(result, WriteResult | EditResult | NotebookEditResult | PatchResult | RunResult)
-            else "",
+            ui_extra=result.diff if isinstance(result, ChangeResult) else "",
             images=result.images if isinstance(result, ImageResult | PdfResult | NotebookResult) else (),
             result=result,
         )
@@ -81,19 +97,30 @@ class Responder:
         return self._frame(reply, call.tool, call.arguments, request)
 
     def refuse(
-        self, tool: str, error: ToolError, started: float, arguments: str = "{}", repaired: tuple[str, ...] = ()
+        self,
+        tool: str,
+        error: ToolError,
+        started: float,
+        arguments: str = "{}",
+        repaired: tuple[str, ...] = (),
+        problems: Problems = NO_PROBLEMS,
     ) -> Reply:
         session = self._session
-        text = session.dialect.refuse(tool, error, hints=session.options.hints)
+        text = self._append_problems(session.dialect.refuse(tool, error, hints=session.options.hints), problems)
         if isinstance(error, Stale) and error.complete and session.options.hints:
             self._remember_stale(error)
-        facts = {**error.facts(), **repair_facts(repaired), "time_ms": elapsed_ms(started)}
+        facts = {**error.facts(), **call_facts(repaired, problems)}
+        if not isinstance(error, QUOTES_OF_FILES):
+            redact = session.redaction.make_redactor()
+            text, facts = redact(text), redact_facts(facts, redact)
+        facts["time_ms"] = elapsed_ms(started)
         return self._frame(Reply("error", text, facts, error.code, error.error_source.value), tool, arguments)
 
     def record(
         self, context: CallContext, reply: Reply, *, durable: bool = False, decision: CallDecision | None = None
     ) -> None:
         """Record the outcome of a call, and the call itself if it only read."""
+        context.decision = decision
         journal, outcome = self._session.journal, self._replays.make_outcome(reply, context.call)
         if context.seq:
             journal.record_outcome(context.seq, outcome, durable=durable, decision=decision)
@@ -104,6 +131,11 @@ class Responder:
         call, hints = context.call, self._session.options.hints
         call_id, result = format_id(call.call_id), self._shown_conditions.omit_known(context, result)
         return self._session.dialect.encode(call.tool, request, result, hints=hints, call_id=call_id)
+
+    def _append_problems(self, text: str, problems: Problems) -> str:
+        """Below everything else, in the words of the dialect; nothing if all is well."""
+        words = getattr(self._session.dialect, "format_problems", format_problems)  # a custom dialect may have none
+        return replace_surrogates(append_notes(text, words(problems))) if problems else text
 
     def _frame(self, reply: Reply, tool: str, arguments: str, request: Request | None = None) -> Reply:
         files = self._session.files

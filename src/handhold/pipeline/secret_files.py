@@ -8,7 +8,7 @@ Finding the files may mean to look at every folder. So values are read when ther
 before a change moves or removes a file that has one.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from threading import Lock
 from time import monotonic
@@ -22,7 +22,7 @@ from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.policy import Policy
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
-from handhold.core.text.redaction import Redaction, can_contain_secret
+from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
 from handhold.logs import log_swallowed
 
@@ -112,16 +112,11 @@ class SecretFiles:
         self._looked_at = now
         return self._redaction or None
 
-    def make_redactor(self, since: float) -> Callable[[str], str]:
-        """A function that redacts texts. It looks for secrets if one could have some, once after `since`."""
-
-        def redact(text: str) -> str:
-            if not can_contain_secret(text.encode("utf-8", "surrogatepass")):
-                return text
-            redaction = self.redaction(since=since)
-            return redaction.redact(text) if redaction else text
-
-        return redact
+    @property
+    def known_secrets(self) -> Sequence[Secret]:
+        """Those that `redaction` has."""
+        with self._lock:
+            return list(self._secrets)[-MAX_SECRETS:]
 
     def learn_from(self, changes: Iterable[FileChange]) -> None:
         """Read the secrets of files that a change will move or remove: they may live on under an ordinary name."""

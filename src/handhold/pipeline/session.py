@@ -1,5 +1,7 @@
 """A session: one agent's conversation with a workspace."""
 
+from collections.abc import Collection
+
 from handhold.core.change_diff import shorten_path
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports.approvals import ApprovalStore, Approver
@@ -13,6 +15,7 @@ from handhold.core.ports.store import Store
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
 from handhold.core.text.path_escaping import format_path
+from handhold.pipeline.redaction import OutputRedaction
 from handhold.pipeline.secret_files import SecretFiles
 from handhold.pipeline.workspace_policy import WorkspacePolicy
 
@@ -30,6 +33,9 @@ class Session:
         options: DialectOptions,
         approver: Approver | None = None,
         recording: Recording | None = None,
+        *,
+        refuse_broken: bool = False,
+        unredacted: Collection[str] = (),
     ) -> None:
         self.name = name
         self.files = files
@@ -42,6 +48,8 @@ class Session:
         self.options = options
         self.approver = approver
         self.recording = recording
+        self.refuse_broken = refuse_broken  # whether a change that makes syntax errors is refused
+        self.redaction = OutputRedaction(lambda: self.secret_files, unredacted)
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
 
     @property

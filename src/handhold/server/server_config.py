@@ -6,7 +6,7 @@ from os.path import join, lexists
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from handhold.core.choices import SETTINGS_FILE, Confinement, Mode
+from handhold.core.choices import SETTINGS_FILE, Breakage, Confinement, Mode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,8 @@ class ServerConfig:
     settings: bool | str = True
     shell: Confinement = "contained"
     network: bool | tuple[str, ...] = False
+    credentials: tuple[str, ...] = ()
+    refuse_broken: Breakage | None = None
     hidden: tuple[str, ...] = ()  # paths that commands cannot see: the roots of other clients
     state: str | None = None
     # The session of calls that name none; empty: each such call gets a new session.
@@ -76,6 +78,8 @@ class ServerConfig:
             settings=self.settings,
             shell=self.shell,
             network=self.network,
+            credentials=self.credentials,
+            refuse_broken=self.refuse_broken,
             hidden=self.hidden,
         )
         box.approver = approver

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, cast
 
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
+from handhold.core.checkers import DEFAULT_TIMEOUT_SECONDS, Checker
 from handhold.core.choices import MODES, SECRETS, Mode, Secrets
 from handhold.core.errors import SettingsBroken
 from handhold.core.policy.rules import Rule
@@ -21,7 +22,8 @@ MAX_DOTS_PER_LINE = 200
 MAX_TEXT_CHARACTERS = 500  # of a text in a rule
 RULE_KEYS = tuple(field.name for field in fields(Rule) if field.name != "ignore_case")
 NUMBER_KEYS = ("undo_bytes", "undo_days", "baseline_bytes")  # only in the user's own settings
-TOP_KEYS = ("mode", "secrets", *NUMBER_KEYS, "rule")
+TOP_KEYS = ("mode", "secrets", *NUMBER_KEYS, "rule", "checker")
+CHECKER_KEYS = tuple(field.name for field in fields(Checker))
 RENAMED_KEYS = {"but": "exclude", "spares": "does_not_cover"}  # old names stay valid
 LIST_KEYS = ("verbs", "paths", "exclude", "commands", "hosts", "covers", "does_not_cover", *RENAMED_KEYS)
 
@@ -36,6 +38,7 @@ class FileSettings:
     undo_days: int | None = None
     baseline_bytes: int | None = None
     secrets: Secrets | None = None
+    checkers: tuple[Checker, ...] = ()  # only in the user's own settings: they are programs to run
 
 
 def read_regular_file(file: str, *, follow_links: bool, max_bytes: int = MAX_FILE_BYTES) -> bytes | None:
@@ -101,7 +104,29 @@ def _parse_table(table: Mapping[str, Any], *, is_project: bool) -> FileSettings:
             if elsewhere := next((each for each in (*rule.paths, *rule.exclude) if each.startswith(("/", "~"))), None):
                 raise ValueError(f"rule {rule.name!r}: {elsewhere!r} is not a path of this project")
     numbers = {key: _parse_number(table, key, is_project=is_project) for key in NUMBER_KEYS}
-    return FileSettings(mode, rules, secrets=secrets, **numbers)
+    checkers = _parse_checkers(table.get("checker", []), is_project=is_project)
+    return FileSettings(mode, rules, secrets=secrets, checkers=checkers, **numbers)
+
+
+def _parse_checkers(tables: Any, *, is_project: bool) -> tuple[Checker, ...]:
+    if not isinstance(tables, list) or not all(isinstance(each, dict) for each in cast(list[Any], tables)):
+        raise ValueError("each checker must be a [[checker]] table")
+    if tables and is_project:
+        raise ValueError("checker is only allowed in the user's own settings")
+    return tuple(map(_parse_checker, cast(list[dict[str, Any]], tables)))
+
+
+def _parse_checker(table: dict[str, Any]) -> Checker:
+    if unknown := sorted(table.keys() - set(CHECKER_KEYS)):
+        raise ValueError(f"checker: unknown key {unknown[0]!r}. {suggest(unknown[0], CHECKER_KEYS)}")
+    name, globs, command = table.get("name", ""), table.get("globs", []), table.get("command", "")
+    seconds = table.get("timeout_seconds", DEFAULT_TIMEOUT_SECONDS)
+    are_texts = isinstance(globs, list) and all(
+        isinstance(each, str) for each in (name, command, *cast(list[Any], globs))
+    )
+    if not are_texts or not isinstance(seconds, int | float) or isinstance(seconds, bool):
+        raise ValueError("checker: name and command must be strings, globs a list of strings, timeout_seconds a number")
+    return Checker(name, tuple(cast(list[str], globs)), command, seconds)
 
 
 def _parse_number(table: Mapping[str, Any], key: str, *, is_project: bool) -> int | None:

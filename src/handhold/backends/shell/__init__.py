@@ -16,6 +16,7 @@ from handhold.backends.shell import orphans
 from handhold.backends.shell.brokered_jobs import start_brokered_job
 from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
 from handhold.backends.shell.cleanup import remove_unused
+from handhold.backends.shell.credentials import CredentialServer
 from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts, is_inside_any
 from handhold.backends.shell.jobs import BackgroundJob, JobOutcome, JobTable
 from handhold.backends.shell.launch_spec import build_argv
@@ -36,6 +37,7 @@ from handhold.backends.shell.worktrees import advise_on_worktrees
 from handhold.core.errors import NoShell
 from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
+from handhold.core.policy.hosts import parse_credential_host
 from handhold.core.ports.shell import CommandResult, CommitJob, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -72,11 +74,13 @@ class SandboxedShell:
         max_kept_bytes: int = MAX_KEPT_BYTES,
         limits: ResourceLimits = UNLIMITED,
         tracing: bool = False,
+        credentials: Sequence[str] = (),
+        learn_password: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         """Raise NoShell if commands should be sandboxed and cannot be. `guard` decides about paths for each command.
 
         `hidden_paths` are further files and folders that sandboxed commands cannot see. With `tracing`, they may trace
-        their own processes.
+        their own processes. `credentials` are hosts whose passwords git may use; `learn_password` gets each of them.
         """
         if not hasattr(os, "pidfd_open"):
             raise NoShell("commands run only on Linux")
@@ -104,6 +108,7 @@ class SandboxedShell:
         orphans.kill_orphans_if_due()
         remove_unused(state / "sessions")
         remove_unused(self._results.folder / "conflicts")
+        self._credentials = self._start_credentials(credentials, learn_password) if credentials else None
         self._overlay_failure = ("", 0.0)  # why the last overlay failed, and until when not to retry
 
     @property
@@ -149,6 +154,12 @@ class SandboxedShell:
             return f"there is no space for its overlay on the file system of {root.real}"
         with translate_os_errors(root.real):
             return find_overlay_obstacle(root)
+
+    def _start_credentials(self, hosts: Sequence[str], learn: Callable[[str, str], None]) -> CredentialServer:
+        if not self._bubblewrap:  # a brokered command reaches no Unix socket outside its session
+            raise NoShell(f"credentials for git need bubblewrap; {'; '.join(self._sandbox.status.why_not)}")
+        with translate_os_errors("the shell"):
+            return CredentialServer.start(list(map(parse_credential_host, hosts)), self._folders.state, learn)
 
     # --- foreground
 
@@ -315,6 +326,8 @@ class SandboxedShell:
             self._closed = True
         self.interrupt()
         self._jobs.close()
+        if self._credentials:
+            self._credentials.close()
 
     # --- shared
 
@@ -333,7 +346,7 @@ class SandboxedShell:
             raise NoShell(why_not)
         with ExitStack() as stack, translate_os_errors("the shell"):
             roots, folder = [mount.real for mount in mounts], run.folder or self._first_root
-            state_transfer = None if with_stdin or run.streams else self._shell_state.prepare(stack)
+            state_transfer = None if with_stdin or run.streams or run.isolated else self._shell_state.prepare(stack)
             command, fds = build_argv(run.command, stack)
             launch = self._sandbox.prepare_launch(
                 command,
@@ -352,6 +365,7 @@ class SandboxedShell:
                 write_protection=self._build_write_protection(mounts, keeps_changes=keeps_changes),
                 tracing=self._tracing,
                 streams=run.streams,
+                credentials=self._credentials,
             )
             stack.callback(launch.close)
             fds = (*launch.pass_fds, *pass_fds, *fds, *(state_transfer.fds if state_transfer else ()))

@@ -20,6 +20,7 @@ from typing import Literal
 from handhold.backends.network import NetworkAccess, build_proxy_environment
 from handhold.backends.shell import host_paths, orphans, seccomp_notify
 from handhold.backends.shell.brokered_launch import explain_broker, prepare_brokered_launch
+from handhold.backends.shell.credentials import SOCKET_PATH, CredentialServer
 from handhold.backends.shell.environment import build_environment, build_passwd, choose_inner_home
 from handhold.backends.shell.git_settings import SYSTEM_CONFIG, build_git_settings, read_git_excludes
 from handhold.backends.shell.launch_spec import LaunchSpec, PassedFiles
@@ -82,6 +83,7 @@ class Sandbox:
         write_protection: WriteProtection | None = None,
         tracing: bool = False,
         streams: StandardStreams | None = None,
+        credentials: CredentialServer | None = None,
     ) -> LaunchSpec:
         """Launch the command in `folder`, with `tmp` as its /tmp, `home` as its HOME and `results` readable.
 
@@ -89,7 +91,7 @@ class Sandbox:
         folders that it must not see: the state, the staging areas. `masks` maps places to what is mounted over them.
         `shim` is preloaded into every program. `write_protection` is for direct roots; raises NoShell if it cannot be
         enforced. With `tracing` it may trace its own processes; raises NoShell if it could trace others. `streams` are
-        passed to the command, but not to bubblewrap, whose messages we collect.
+        passed to the command, but not to bubblewrap, whose messages we collect. `credentials` answers its git.
         """
         env = {**(read_terminal_variables() if streams else {}), **env}
         with ExitStack() as stack:
@@ -146,6 +148,9 @@ class Sandbox:
             # libgit2 has no variable for the system configuration.
             in_place = not writable and is_coverable(SYSTEM_CONFIG, can_create="/etc" in overlaid_folders)
             settings = str(SYSTEM_CONFIG) if in_place else SETTINGS_PATH
+            git_settings = build_git_settings(EXCLUDES_PATH, in_place=in_place)
+            if credentials:
+                git_settings += credentials.build_git_settings()
             command_env |= {"GIT_CONFIG_SYSTEM": settings} | ({"LD_PRELOAD": SHIM_PATH} if shim else {})
             exposed = find_exposed_paths(mounts, network=network is True)
             layout_flags, covers = build_layout_flags(
@@ -159,7 +164,8 @@ class Sandbox:
                     else (flag for each in host_paths.list_loose_files() for flag in files.build_copy_flags(*each))
                 ),
                 *("--bind", tmp, host_paths.TMP, "--tmpfs", host_paths.VAR_TMP, "--bind", home, inner),
-                *("--ro-bind-data", files.add_data(build_git_settings(EXCLUDES_PATH, in_place=in_place)), settings),
+                *("--ro-bind-data", files.add_data(git_settings), settings),
+                *(("--ro-bind", credentials.path, SOCKET_PATH) if credentials else ()),
                 *("--file", files.add_data(read_git_excludes()), EXCLUDES_PATH),
                 *("--ro-bind-data", files.add_data(build_passwd(inner)), "/etc/passwd"),
                 *(("--ro-bind", results, host_paths.RESULTS_PATH) if results is not None else ()),

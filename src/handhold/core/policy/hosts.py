@@ -13,6 +13,9 @@ DEFAULT_PORTS = (80, 443)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
+_CREDENTIAL_HOST = re.compile(
+    r"(?:(?P<protocol>https?)://)?(?P<host>[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]{1,5})?)/?"
+)
 _LOCAL_DOMAINS = ("localhost", "localdomain", "local", "internal", "home", "lan", "invalid", "onion", "arpa")
 
 
@@ -64,3 +67,23 @@ class HostPattern:
         if port not in self.ports:
             return False
         return host.endswith(f".{self.name}") if self.is_wildcard else host == self.name
+
+
+@dataclass(frozen=True)
+class CredentialHost:
+    """A server that git may log in to."""
+
+    protocol: str
+    host: str  # with its port, if that is not the protocol's own
+
+    @property
+    def url(self) -> str:
+        return f"{self.protocol}://{self.host}"
+
+
+def parse_credential_host(text: str) -> CredentialHost:
+    """`example.org`, `example.org:8443`, or `http://…` where the user accepts that it is not encrypted."""
+    found = _CREDENTIAL_HOST.fullmatch(text)
+    if found is None:
+        raise BadHost(f"hosts such as example.org; {text!r} is not one")
+    return CredentialHost(found["protocol"] or "https", found["host"].lower())

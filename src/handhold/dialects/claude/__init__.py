@@ -5,11 +5,12 @@ own words and stay. `hints=True` adds notes on what to do next. The dialect `ant
 instead. Write, Glob, Grep, LS and the commands follow the same style, in our own words.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports.dialect import DialectOptions
+from handhold.core.problems import Problems
 from handhold.core.requests import (
     Edit,
     Glob,
@@ -111,6 +112,9 @@ class Claude(BaseDialect):
 
     def format_result(self, request: Request, result: Result) -> str:
         return messages.format_result(request, result)
+
+    def format_problems(self, problems: Problems) -> Iterable[str]:
+        return messages.format_problems(problems)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return messages.format_error(tool, error)

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from handhold.core import errors as e
 from handhold.core.facts import PageLine
+from handhold.core.problems import Problem, Problems
 from handhold.core.requests import MultiEdit, Request
 from handhold.core.results import (
     AppliedReplacement,
@@ -32,6 +33,7 @@ from handhold.dialects import commands, media, notebooks
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.formatting import echo, format_list, format_row, truncate
 from handhold.dialects.hints import append_notes
+from handhold.dialects.problems import format_rest
 from handhold.dialects.searches import (
     AnySearchResult,
     SearchPhrases,
@@ -83,6 +85,28 @@ PHRASES_BY_RESULT = {
     ),
 }
 EMPTY_MESSAGES = {ListResult: "No entries found", GlobResult: "No files found", GrepResult: "No matches found"}
+
+
+# --- problems
+
+
+def format_problems(problems: Problems) -> Iterator[str]:
+    """As this family's own client reports diagnostics: grouped by file."""
+    if problems.told:
+        yield "<new-diagnostics>The following new diagnostic issues were detected:"
+        for path in dict.fromkeys(each.path for each in problems.told):
+            yield f"\n{truncate(path)}:"
+            yield from (format_diagnostic(each) for each in problems.told if each.path == path)
+        if problems.total > len(problems.told):
+            yield f"\n({format_rest(problems)})"
+        yield "</new-diagnostics>"
+    for note in problems.unchecked:
+        yield f"[{note}.]"
+
+
+def format_diagnostic(problem: Problem) -> str:
+    cell = f"Cell {problem.cell}, " if problem.cell else ""
+    return f"  ✘ [{cell}Line {problem.line}:{problem.column}] {problem.message} ({problem.source}): {problem.text}"
 
 
 # --- results

@@ -4,7 +4,7 @@ A command that calls apply_patch never reaches a shell: it is applied here, or r
 is no tool to read files, so a hunk whose old lines match counts as proof that the model has read them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from shlex import join
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from handhold.core.errors import HunkMismatch, NoShell, ToolError
 from handhold.core.policy.shell.patch_call import SCRIPT_FLAGS, parse_patch_call
 from handhold.core.ports.dialect import DialectOptions
+from handhold.core.problems import Problems
 from handhold.core.requests import Operation, Patch, Request, Run, UpdateFile
 from handhold.core.results import Result
 from handhold.core.text.patch import parse_patch
@@ -52,6 +53,9 @@ class Codex(BaseDialect):
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return words.format_error(error)
+
+    def format_problems(self, problems: Problems) -> Iterable[str]:
+        return words.format_problems(problems)
 
     def needs_hints(self, error: ToolError) -> bool:
         # There is no tool to read files, so the nearest lines are needed even without hints.

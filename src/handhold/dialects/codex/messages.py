@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 from handhold.core import errors as e
+from handhold.core.problems import Problems
 from handhold.core.results import PatchResult, Result, RunResult
 from handhold.dialects import commands
 from handhold.dialects.error_messages import format_plain_error
 from handhold.dialects.formatting import truncate
+from handhold.dialects.problems import format_rest
 
 STATUS_LETTERS = {"added": "A", "updated": "M", "moved": "M", "deleted": "D"}
 MAX_LISTED_FILES = 300
@@ -32,6 +34,17 @@ def format_file_list(patched: PatchResult) -> Iterator[str]:
         yield f"{STATUS_LETTERS[file.verb]} {truncate(file.path)}"
     if len(rows) > MAX_LISTED_FILES:
         yield f"[{len(rows) - MAX_LISTED_FILES} more files not listed.]"
+
+
+def format_problems(problems: Problems) -> Iterator[str]:
+    """As compilers print them."""
+    for each in problems.told:
+        cell = f" cell {each.cell}" if each.cell else ""
+        yield f"{truncate(each.path)}{cell}:{each.line}:{each.column}: error: {each.message}: {each.text}"
+    if problems.total > len(problems.told):
+        yield f"{format_rest(problems)}."
+    for note in problems.unchecked:
+        yield f"[{note}.]"
 
 
 def format_error(error: e.ToolError) -> str:

@@ -3,11 +3,12 @@
 Paths are relative to the first root or absolute. A reply always reports what was left out and how to get it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from handhold.core.errors import BadArguments, ToolError
 from handhold.core.ports.dialect import DialectOptions
+from handhold.core.problems import Problems
 from handhold.core.requests import (
     MAX_PDF_PAGES,
     Edit,
@@ -108,6 +109,9 @@ class Handhold(BaseDialect):
 
     def format_result(self, request: Request, result: Result) -> str:
         return messages.format_result(request, result)
+
+    def format_problems(self, problems: Problems) -> Iterable[str]:
+        return messages.format_problems(problems)
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return messages.format_error(tool, error, hints=hints)

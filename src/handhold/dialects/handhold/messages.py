@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from handhold.core import errors as e
+from handhold.core.problems import Problems
 from handhold.core.requests import Read, Request
 from handhold.core.results import (
     EditResult,
@@ -29,6 +30,7 @@ from handhold.dialects import commands, media, notebooks
 from handhold.dialects.error_messages import format_plain_error, format_too_large
 from handhold.dialects.formatting import format_row, format_span, pluralize, truncate
 from handhold.dialects.hints import append_notes, format_error_notes, format_result_notes
+from handhold.dialects.problems import describe_cause, format_problem, format_rest
 from handhold.dialects.searches import (
     AnySearchResult,
     SearchPhrases,
@@ -184,6 +186,15 @@ def format_snippet(edited: EditResult) -> Iterator[str]:
         before = number
     if len(rows) > MAX_SNIPPET_LINES:
         yield f"[{pluralize(len(rows) - MAX_SNIPPET_LINES, 'more line')} around the changes are not shown.]"
+
+
+def format_problems(problems: Problems) -> Iterator[str]:
+    if problems.told:
+        yield f"[{describe_cause(problems.told)}. Correct them with edit_file:]"
+        yield from map(format_problem, problems.told)
+        if problems.total > len(problems.told):
+            yield f"[{format_rest(problems)}.]"
+    yield from (f"[{note}.]" for note in problems.unchecked)
 
 
 # --- errors

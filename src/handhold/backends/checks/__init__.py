@@ -1,0 +1,1 @@
+"""Syntax errors that a change made, and checkers that the user configured."""

@@ -1,0 +1,151 @@
+"""Credentials for git without showing them: a helper over a Unix socket that answers for the user's chosen hosts only.
+
+Inside the sandbox, git asks its own `credential-cache` helper, which talks to the socket. Outside, the user's own
+helpers are asked once, by `git credential fill`. The password is in no variable and no file of the sandbox, only in
+the memory of whoever asks; any command may ask. Whatever git would store or erase is ignored.
+"""
+
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock, Thread
+from uuid import uuid4
+
+from handhold.backends.shell.host_paths import HANDHOLD_FOLDER
+from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.core.errors import NoShell
+from handhold.core.policy.hosts import CredentialHost
+from handhold.logs import log_swallowed
+
+SOCKET_PATH = f"{HANDHOLD_FOLDER}/credential"  # in the sandbox
+MAX_REQUEST_BYTES = 64 * 1024
+REQUEST_TIMEOUT_SECONDS = 10.0
+FILL_TIMEOUT_SECONDS = 20.0  # for the user's helpers
+
+Credential = Mapping[str, str]  # username and password
+
+
+@dataclass
+class CredentialServer:
+    """Answers git's requests about these hosts until it is closed."""
+
+    hosts: Sequence[CredentialHost]
+    path: str  # of the socket, outside
+    learn: Callable[[str, str], None]  # gets each host with its password, before anybody else does
+    _listener: socket.socket | None = None
+    _known: dict[CredentialHost, Credential] = field(default_factory=dict[CredentialHost, Credential])
+    _lock: Lock = field(default_factory=Lock)
+
+    @classmethod
+    def start(
+        cls, hosts: Sequence[CredentialHost], state: Path, learn: Callable[[str, str], None]
+    ) -> "CredentialServer":
+        """Ask the user's helpers first, so that what they answer is redacted from the first command on."""
+        folder = ensure_private_folder(state / "credentials")
+        server = cls(hosts, str(folder / uuid4().hex), learn)
+        for host in hosts:
+            if not server._find(host):
+                raise NoShell(f"git's credential helpers on this machine have no password for {host.url}")
+        server._listener = _bind(folder, os.path.basename(server.path))
+        Thread(target=server._serve, name="handhold-credentials", daemon=True).start()
+        return server
+
+    def close(self) -> None:
+        if self._listener:
+            with suppress(OSError):
+                self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            with suppress(OSError):
+                os.unlink(self.path)
+
+    def build_git_settings(self) -> bytes:
+        """Git's settings in the sandbox: for these hosts this helper and no other."""
+        lines = (
+            f'[credential "{host.url}"]\n\thelper =\n\thelper = cache --socket={SOCKET_PATH}\n' for host in self.hosts
+        )
+        return "".join(lines).encode()
+
+    def _serve(self) -> None:
+        listener = self._listener
+        assert listener is not None
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return  # closed
+            Thread(target=self._answer, args=(connection,), daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(REQUEST_TIMEOUT_SECONDS)
+            try:
+                request = _parse(_receive(connection))
+                asked = CredentialHost(request.get("protocol", ""), request.get("host", "").lower())
+                if request.get("action") == "get" and asked in self.hosts:
+                    found = self._find(asked)
+                    connection.sendall("".join(f"{key}={found[key]}\n" for key in found).encode())
+            except OSError:
+                log_swallowed()
+
+    def _find(self, host: CredentialHost) -> Credential:
+        with self._lock:
+            if host not in self._known:
+                found = fill_credential(host)
+                if password := found.get("password"):
+                    self.learn(host.host, password)
+                    self._known[host] = found
+            return self._known.get(host, {})
+
+
+def fill_credential(host: CredentialHost) -> Credential:
+    """What the user's own helpers answer; nothing if they would have to ask. No repository's settings apply."""
+    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GCM_INTERACTIVE": "never"}
+    env = {name: value for name, value in env.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
+    question = f"protocol={host.protocol}\nhost={host.host}\n\n"
+    try:
+        done = subprocess.run(
+            ["git", "-c", "core.askPass=", "credential", "fill"],
+            input=question.encode(),
+            env=env,
+            cwd="/",
+            capture_output=True,
+            timeout=FILL_TIMEOUT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        log_swallowed()
+        return {}
+    answer = _parse(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else {}
+    return {key: answer[key] for key in ("username", "password") if key in answer}
+
+
+def _parse(text: str) -> dict[str, str]:
+    return {key: value for key, split, value in (line.partition("=") for line in text.splitlines()) if split}
+
+
+def _receive(connection: socket.socket) -> str:
+    """Until git has sent everything."""
+    data = b""
+    while len(data) < MAX_REQUEST_BYTES and (piece := connection.recv(4096)):
+        data += piece
+    return data.decode("utf-8", "replace")
+
+
+def _bind(folder: Path, name: str) -> socket.socket:
+    """The folder's own path may be longer than the address of a socket can be."""
+    listener = socket.socket(socket.AF_UNIX)
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        listener.bind(f"/proc/self/fd/{opened}/{name}")
+        os.chmod(folder / name, 0o600)
+        listener.listen()
+    except BaseException:
+        listener.close()
+        raise
+    finally:
+        os.close(opened)
+    return listener

@@ -1,0 +1,88 @@
+"""What is redacted before it reaches a reply, the journal or a watcher: known secret values, and well-known tokens.
+
+Applied to what commands print, to search hits and to errors. What file tools read or edit, and diffs, are not altered.
+"""
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any, cast
+
+from handhold.core.facts import CommandOutput
+from handhold.core.text.redaction import Redaction, can_contain_secret
+from handhold.core.text.secrets import Secret, find_secrets
+from handhold.core.text.token_rules import ENVIRONMENT_RULE, make_token_redactor
+from handhold.pipeline.secret_files import SecretFiles
+
+
+def find_environment_secrets(environment: Mapping[str, str] = os.environ) -> tuple[Secret, ...]:
+    """The values of our own environment whose names or shapes say that they are secret."""
+    found = (
+        secret for name, value in environment.items() for secret in find_secrets(_to_bytes(f"{name}={value}"), name)
+    )
+    return tuple({secret.value: secret for secret in found}.values())
+
+
+class OutputRedaction:
+    """What one session redacts. The secret files are those of the workspace."""
+
+    def __init__(self, get_secret_files: Callable[[], SecretFiles], unredacted: Collection[str] = ()) -> None:
+        self._get_secret_files = get_secret_files
+        self._environment = () if ENVIRONMENT_RULE in unredacted else find_environment_secrets()
+        self._redact_tokens = make_token_redactor(unredacted)
+        self._values = Redaction(self._environment)
+        self._known = 0  # secrets of files that are in it
+
+    def add_password(self, host: str, password: str) -> None:
+        """Redact a password that commands may use from now on."""
+        if password not in {each.value for each in self._environment}:
+            self._environment = (*self._environment, Secret(f"password for {host}", password))
+            self._values, self._known = Redaction(self._environment), 0
+
+    def get_values(self, *, searching: bool = False, since: float | None = None) -> Redaction | None:
+        """The known secret values, for a stream of output."""
+        secret_files = self._get_secret_files()
+        of_files = secret_files.redaction(searching=searching, since=since)
+        if not self._environment or not of_files:
+            return of_files or self._values or None
+        secrets = secret_files.known_secrets
+        if len(secrets) != self._known:
+            self._values, self._known = Redaction((*secrets, *self._environment)), len(secrets)
+        return self._values
+
+    def make_redactor(self, since: float | None = None, *, searching: bool = False) -> Callable[[str], str]:
+        """A function that redacts texts. It looks for secret files if a text could have some, once after `since`."""
+        since = monotonic() if since is None else since
+
+        def redact(text: str) -> str:
+            if not can_contain_secret(text.encode("utf-8", "surrogatepass")):
+                return text
+            values = self.get_values(searching=searching, since=since)
+            return self._redact_tokens(values.redact(text) if values else text)
+
+        return redact
+
+    def redact_tokens(self, text: str) -> str:
+        """Well-known tokens only: known values were replaced when the text was collected."""
+        return self._redact_tokens(text)
+
+    def redact_output(self, output: CommandOutput) -> CommandOutput:
+        """What a reply shows of a command's output."""
+        head, tail = map(self._redact_tokens, (output.head, output.tail))
+        return output if (head, tail) == (output.head, output.tail) else replace(output, head=head, tail=tail)
+
+
+def redact_facts(value: Any, redact: Callable[[str], str]) -> Any:
+    """The same JSON value with all its texts redacted."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {name: redact_facts(each, redact) for name, each in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [redact_facts(each, redact) for each in cast(Sequence[Any], value)]
+    return value
+
+
+def _to_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")

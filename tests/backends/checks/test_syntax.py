@@ -1,0 +1,141 @@
+"""Which syntax errors a change made: new ones only, by the parser of each language."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from handhold.backends.checks.syntax import LANGUAGES, LanguageSyntax
+from handhold.core.ports.checks import TextError
+from tests.scale import examples
+
+SYNTAX = LanguageSyntax()
+
+# A valid text, the same with an error, and a text in the line that is told.
+SAMPLES: dict[str, tuple[str, str, str]] = {
+    "a.py": ("x = [1]\n", "x = [1\n", "x = [1"),
+    "a.js": ("function f() {\n  return 1;\n}\n", "function f() {\n  return (1;\n}\n", "return (1"),
+    "a.jsx": ("const a = <p>x</p>;\n", "const a = <p>x</p;\n", "<p>"),
+    "a.ts": ("const a: number[] = [1];\n", "const a: number[] = [1;\n", "[1;"),
+    "a.tsx": ("const a = <p>{1 as number}</p>;\n", "const a = <p>{1 as number</p>;\n", "number"),
+    "a.go": ("package a\n\nfunc f() {\n\tg()\n}\n", "package a\n\nfunc f() {\n\tg(\n}\n", "g("),
+    "a.rs": ("fn main() {\n    let x = 1;\n}\n", "fn main() {\n    let x = ;\n}\n", "let x"),
+    "a.java": ("class A {\n  int x = 1;\n}\n", "class A {\n  int x = ;\n}\n", "int x"),
+    "a.c": ("int f(void) {\n  return 1;\n}\n", "int f(void) {\n  return 1;\n", "return 1"),
+    "a.cpp": ("int f() {\n  return 1;\n}\n", "int f( {\n  return 1;\n}\n", "int f"),
+    "a.cs": ("class A {\n  int X = 1;\n}\n", "class A {\n  int X = ;\n}\n", "int X"),
+    "a.rb": ("def f\n  1\nend\n", "def f(\n  1\nend\n", "def f("),
+    "a.php": ("<?php\nfunction f() {\n  return 1;\n}\n", "<?php\nfunction f() {\n  return (1;\n}\n", "return (1"),
+    "a.sh": ("if true; then\n  echo a\nfi\n", "if true; then\n  echo a\n", "echo a"),
+    "a.json": ('{"a": 1}\n', "{'a': 1}\n", "'a'"),
+    "tsconfig.json": ('{"a": 1, // why\n}\n', '{"a": 1 "b": 2, // why\n}\n', '"b"'),
+    "a.toml": ("a = 1\n", "a = \n", "a = "),
+    "a.yaml": ("a: [1]\n", "a: [1\nb: 2\n", "b: 2"),
+}
+
+
+def test_every_language_has_a_sample():
+    suffixes = {name.rpartition(".")[2] for name in SAMPLES}
+    assert {LANGUAGES[suffix] for suffix in suffixes} | {"jsonc", "notebook"} == set(LANGUAGES.values())
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_an_error_is_told_with_its_line(name: str):
+    valid, broken, part = SAMPLES[name]
+    assert SYNTAX.get_max_bytes(name)
+    assert SYNTAX.find_new_errors(name, None, valid.encode()) == ()
+    for before in (None, valid.encode()):
+        found = SYNTAX.find_new_errors(name, before, broken.encode())
+        assert found
+        assert part in found[0].text
+        assert broken.split("\n")[found[0].line - 1] == found[0].text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_what_was_broken_before_is_not_told_again(name: str):
+    valid, broken, _ = SAMPLES[name]
+    assert SYNTAX.find_new_errors(name, broken.encode(), broken.encode() + b"\n") == ()
+    assert SYNTAX.find_new_errors(name, broken.encode(), broken.replace("x", "y").encode()) == ()
+    assert SYNTAX.find_new_errors(name, broken.encode(), valid.encode()) == ()
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(name=st.sampled_from(sorted(SAMPLES)), text=st.text(max_size=60), more=st.integers(0, 3))
+def test_a_text_is_never_newly_broken_by_blank_lines_at_its_end(name: str, text: str, more: int):
+    before = text.encode("utf-8", "replace")
+    assert SYNTAX.find_new_errors(name, before, before) == ()
+    if SYNTAX.find_new_errors(name, None, before):
+        assert SYNTAX.find_new_errors(name, before, before + b"\n" * more) == ()
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(name=st.sampled_from(sorted(SAMPLES)), before=st.binary(max_size=80), after=st.binary(max_size=80))
+def test_any_bytes_are_read_without_an_exception(name: str, before: bytes, after: bytes):
+    for error in SYNTAX.find_new_errors(name, before, after):
+        assert error.line >= 1
+
+
+def test_a_second_error_elsewhere_is_told_in_a_file_that_was_broken():
+    lines = [f"function f{n}() {{ return {n}; }}" for n in range(40)]
+    lines[2] = "var a = ;"
+    before = "\n".join(lines)
+    lines[30] = "var b = ;"
+    (error,) = SYNTAX.find_new_errors("a.js", before.encode(), "\n".join(lines).encode())
+    assert error.line == 31
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "type Point = tuple[int, int]\n",
+        "def f[T](x: T) -> T:\n    return x\n",
+        "try:\n    f()\nexcept A, B:\n    pass\n",
+        "x = f'{a['b']}'\n",
+    ],
+)
+def test_syntax_of_a_newer_python_is_no_error(text: str):
+    assert SYNTAX.find_new_errors("a.py", b"x = 1\n", text.encode()) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [("def f():\nreturn 1\n", 2), ("if x:\n    a\n  b\n", 3), ("f(a=1, 2)\n", 1), ("try:\n    x\ny = 1\n", 3)],
+)
+def test_python_errors_that_its_grammar_accepts_are_told(text: str, line: int):
+    (error,) = SYNTAX.find_new_errors("a.py", b"x = 1\n", text.encode())
+    assert error.line == line
+
+
+@pytest.mark.parametrize("foreign", ["     2→echo b", "<<<<<<< HEAD\necho b\n=======\necho c\n>>>>>>> main"])
+def test_lines_of_a_reply_and_conflict_markers_are_told_in_any_language(foreign: str):
+    (error,) = SYNTAX.find_new_errors("a.sh", b"echo a\n", f"echo a\n{foreign}\n".encode())
+    assert (error.line, error.text) == (2, foreign.partition("\n")[0])
+    assert SYNTAX.find_new_errors("a.sh", f"{foreign}\n".encode(), f"{foreign}\necho d\n".encode()) == ()
+
+
+def test_files_of_other_kinds_and_binary_ones_are_left_alone():
+    assert not SYNTAX.get_max_bytes("a.txt")
+    assert not SYNTAX.get_max_bytes("Makefile")
+    assert SYNTAX.find_new_errors("a.py", None, b"\0\1(") == ()
+
+
+def test_a_template_is_not_yaml():
+    assert SYNTAX.find_new_errors("values.yaml", None, b"a: {{ .Values.a }}\n{{- if x }}\nb: 1\n{{- end }}\n") == ()
+
+
+def notebook(*sources: str) -> bytes:
+    cells = [
+        {"cell_type": "code", "id": f"c{n}", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for n, source in enumerate(sources)
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}, indent=1).encode()
+
+
+def test_a_notebook_is_checked_by_cell():
+    before = notebook("x = (1", "y = 2")
+    after = notebook("x = (1", "%matplotlib inline\n!ls\ny = (2")
+    (error,) = SYNTAX.find_new_errors("a.ipynb", before, after)
+    assert error == TextError(3, 5, "'(' was never closed", 3, "c1", "y = (2")
+    assert SYNTAX.find_new_errors("a.ipynb", before, notebook("x = (1", "%%bash\nif", "await f()", "?print")) == ()
+    assert SYNTAX.find_new_errors("a.ipynb", before, after[:-3])
