@@ -84,8 +84,12 @@ def after_appearing(ws: Path, box: Toolbox, command: str) -> str:
     shows(box, job, "ready")
     (ws / "web/.envrc").write_text("x\n")
     (ws / "go").touch()
-    shows(box, job, "over")
-    return box.shell.job(JobOutput(job, 20_000, 0)).output.head.removesuffix("over\n")
+    until = time.monotonic() + PATIENCE
+    # Brokered changes are rolled back and committed at the end: until then the workspace may be as it was.
+    while (state := box.shell.job(JobOutput(job, 20_000, 0))).running:
+        assert time.monotonic() < until, state.output.head
+        time.sleep(0.05)
+    return state.output.head.removesuffix("over\n")
 
 
 def tree(folder: Path) -> dict[str, object]:

@@ -205,6 +205,7 @@ def test_without_anything_hidden_reading_does_not_wait_for_the_broker(tmp_path: 
         return build(network=network, reads=reads)
 
     monkeypatch.setattr(brokered_launch, "build_broker_filter", remember)
+    monkeypatch.setattr(brokered_launch, "SHARED_FOLDERS", ())  # the test's own folder is in one
     with bench(tmp_path, mode="brokered") as shell:
         shell("true")
     lay(tmp_path / "ws")
