@@ -51,7 +51,8 @@ def main() -> None:
             def write(n: int) -> None:
                 box.call("write_file", {"path": "b.py", "content": f"x = {n}\n"})
 
-            measure(write, BATCH), measure(read, BATCH)
+            for kind in (write, read):
+                measure(kind, BATCH)
             print(f"to find that there is no SDK: {median(measure(lambda _: find_observer(), count)):.2f} µs a call")
             plain = {kind.__name__: measure(kind, count) for kind in (read, write)}
             provider = TracerProvider()

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 from handhold.core.choices import FOREIGN
 from handhold.core.ports.journal import Journal, JournalEntry
@@ -94,7 +94,7 @@ def _get_text(entry: JournalEntry) -> str | None:
 
 def _parse_arguments(entry: JournalEntry) -> dict[str, Any]:
     value: Any = json.loads(entry.call.arguments)
-    return value if isinstance(value, dict) else {"input": value}
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {"input": value}
 
 
 def _format_time(entry: JournalEntry) -> str:

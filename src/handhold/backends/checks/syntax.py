@@ -149,7 +149,7 @@ def _find_new_errors(find_errors: FindErrors, old: str | None, new: str) -> Sequ
     if not broken:
         return _order(errors, changed)
     places = [(changed.shift(each.line), changed.shift(max(each.last_line, each.line))) for each in broken]
-    if any(first <= changed.new_end and changed.first <= last for first, last in places):
+    if any(first <= changed.new_end and changed.first <= last + 1 for first, last in places):
         # The change was made where the file was broken, if it was: a parser may just not know its syntax.
         return _order(errors, changed) if _has_lost_balance(old or "", new) else ()
     known = {(changed.shift(each.line), each.message) for each in broken}

@@ -75,7 +75,7 @@ class SandboxedShell:
         limits: ResourceLimits = UNLIMITED,
         tracing: bool = False,
         credentials: Sequence[str] = (),
-        learn_password: Callable[[str, str], None] = lambda *_: None,
+        learn_password: Callable[[str, str], None] | None = None,
     ) -> None:
         """Raise NoShell if commands should be sandboxed and cannot be. `guard` decides about paths for each command.
 
@@ -155,7 +155,7 @@ class SandboxedShell:
         with translate_os_errors(root.real):
             return find_overlay_obstacle(root)
 
-    def _start_credentials(self, hosts: Sequence[str], learn: Callable[[str, str], None]) -> CredentialServer:
+    def _start_credentials(self, hosts: Sequence[str], learn: Callable[[str, str], None] | None) -> CredentialServer:
         if not self._bubblewrap:  # a brokered command reaches no Unix socket outside its session
             raise NoShell(f"credentials for git need bubblewrap; {'; '.join(self._sandbox.status.why_not)}")
         with translate_os_errors("the shell"):

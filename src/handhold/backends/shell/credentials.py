@@ -16,6 +16,7 @@ from threading import Lock, Thread
 from uuid import uuid4
 
 from handhold.backends.shell.host_paths import HANDHOLD_FOLDER
+from handhold.backends.state.hook_socket import remove_socket
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.core.policy.hosts import CredentialHost
@@ -35,14 +36,14 @@ class CredentialServer:
 
     hosts: Sequence[CredentialHost]
     path: str  # of the socket, outside
-    learn: Callable[[str, str], None]  # gets each host with its password, before anybody else does
+    learn: Callable[[str, str], None] | None  # gets each host with its password, before anybody else does
     _listener: socket.socket | None = None
     _known: dict[CredentialHost, Credential] = field(default_factory=dict[CredentialHost, Credential])
     _lock: Lock = field(default_factory=Lock)
 
     @classmethod
     def start(
-        cls, hosts: Sequence[CredentialHost], state: Path, learn: Callable[[str, str], None]
+        cls, hosts: Sequence[CredentialHost], state: Path, learn: Callable[[str, str], None] | None
     ) -> "CredentialServer":
         """Ask the user's helpers first, so that what they answer is redacted from the first command on."""
         folder = ensure_private_folder(state / "credentials")
@@ -59,8 +60,7 @@ class CredentialServer:
             with suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
-            with suppress(OSError):
-                os.unlink(self.path)
+            remove_socket(self.path)
 
     def build_git_settings(self) -> bytes:
         """Git's settings in the sandbox: for these hosts this helper and no other."""
@@ -96,7 +96,8 @@ class CredentialServer:
             if host not in self._known:
                 found = fill_credential(host)
                 if password := found.get("password"):
-                    self.learn(host.host, password)
+                    if self.learn:
+                        self.learn(host.host, password)
                     self._known[host] = found
             return self._known.get(host, {})
 
@@ -141,7 +142,6 @@ def _bind(folder: Path, name: str) -> socket.socket:
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         listener.bind(f"/proc/self/fd/{opened}/{name}")
-        os.chmod(folder / name, 0o600)
         listener.listen()
     except BaseException:
         listener.close()

@@ -25,3 +25,9 @@ def wait_and_listen(folder: Path, name: str) -> socket.socket:
         os.close(fd)
     listener.listen(BACKLOG)
     return listener
+
+
+def remove_socket(path: str) -> None:
+    """Remove a socket of ours in the state; nothing if it is gone."""
+    with suppress(OSError):
+        os.unlink(path)
