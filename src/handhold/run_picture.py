@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from functools import lru_cache
 from html import escape
 
 from handhold.core.ports.records import CallMark
@@ -29,13 +30,14 @@ svg {background: var(--card); font: 11px system-ui, sans-serif; fill: var(--dim)
 
 
 def classify_tool(mark: CallMark) -> str:
-    if COMMAND_TOOL.search(mark.tool):
-        return "Commands"
-    if SEARCH_TOOL.search(mark.tool):
-        return "Searches"
-    if READ_TOOL.search(mark.tool) and not mark.changed:
-        return "Reads"
-    return "Edits"
+    kind = _classify_name(mark.tool)
+    return "Edits" if kind == "Reads" and mark.changed else kind
+
+
+@lru_cache(maxsize=1024)
+def _classify_name(tool: str) -> str:
+    kinds = (("Commands", COMMAND_TOOL), ("Searches", SEARCH_TOOL), ("Reads", READ_TOOL))
+    return next((kind for kind, pattern in kinds if pattern.search(tool)), "Edits")
 
 
 def draw_run(

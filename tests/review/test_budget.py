@@ -56,6 +56,7 @@ def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(review
             "Network.loadingFinished", lambda event, received=received: received.append(event["encodedDataLength"])
         )
         page.goto(f"{reviewed.url}/timeline?session=long", wait_until="load")
+        page.wait_for_function("performance.getEntriesByType('paint').length > 0")
         taken.append(page.evaluate("performance.getEntriesByType('paint').at(-1).startTime / 1000"))
         page.wait_for_timeout(100)
         sizes.append(sum(received))

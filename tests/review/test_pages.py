@@ -96,7 +96,7 @@ def test_an_undo_in_conflict_names_the_later_change_and_restores_the_rest_by_cho
     expect(page.locator("#commit")).to_have_count(0)
     before = (reviewed.root / "a.py").read_text()
     page.goto(f"{reviewed.url}/call/3/undo")
-    page.get_by_label("two.txt").uncheck()
+    page.get_by_role("checkbox", name=re.compile("two.txt")).uncheck()
     expect(page.locator("#chosen")).to_have_text("2")
     page.locator("#commit").click()
     expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()

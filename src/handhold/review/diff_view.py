@@ -12,6 +12,7 @@ from handhold.review.display import MAX_LINE_CHARS, has_hidden, show
 from handhold.review.highlight import Span, highlight_lines
 
 PAGE_LINES = 500
+GROUP_LINES = 40
 MIN_COMMON_SHARE = 0.3  # of two lines, for their difference to be marked
 HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
@@ -98,14 +99,19 @@ def _build_groups(path: str, lines: list[_Line]) -> Iterator[tuple[str, list[Dif
     for is_context, group in groupby(lines, key=lambda line: line.sign == " "):
         rows = list(group)
         marks = {} if is_context else _mark_words(rows)
-        rows = [*(row for row in rows if row.sign == "-"), *(row for row in rows if row.sign != "-")]
-        yield (
-            "context" if is_context else "change",
-            [
-                DiffRow(row.sign, row.number, row.old_number, render_line(row.text, spans[id(row)], marks.get(id(row))))
-                for row in rows
-            ],
-        )
+        removed, kept = ([row for row in rows if (row.sign == "-") is of_old] for of_old in (True, False))
+        # A browser lays out small groups faster than a large one, and none that is off screen.
+        for start in range(0, max(len(removed), len(kept)), GROUP_LINES):
+            part = [*removed[start : start + GROUP_LINES], *kept[start : start + GROUP_LINES]]
+            yield (
+                "context" if is_context else "change",
+                [
+                    DiffRow(
+                        row.sign, row.number, row.old_number, render_line(row.text, spans[id(row)], marks.get(id(row)))
+                    )
+                    for row in part
+                ],
+            )
 
 
 def _highlight(path: str, lines: Sequence[_Line]) -> list[list[Span]]:

@@ -210,10 +210,10 @@
     return true;
   };
   const handleListKey = (event, target) => {
-    const rows = $$(".calls li a[id], .list a.go");
+    const rows = $$(".calls li a[id]");
     const at = rows.indexOf(target.closest("a"));
     const step = { j: 1, k: -1 }[event.key];
-    if (step && rows.length && body.dataset.page === "timeline" && $(".calls")) {
+    if (step && rows.length) {
       rows[Math.max(0, Math.min(rows.length - 1, at + step))].focus();
       event.preventDefault();
       return;
