@@ -150,6 +150,8 @@ VARIABLES = {
     "XDG_STATE_HOME": "where journals are: `handhold` below it, else below `~/.local/state`",
     "NO_COLOR": "turns colours off; so does `TERM=dumb`",
     "COLUMNS": "width of the terminal, overriding its own",
+    "HANDHOLD_HUB_DATABASE": "`--database` of `handhold hub`",
+    "HANDHOLD_HUB_CONTENTS": "`--contents` of `handhold hub`",
     "CODEX_HOME": "where `handhold install codex --user` finds Codex's settings, else `~/.codex`",
 }
 EXTRAS = {
@@ -157,6 +159,7 @@ EXTRAS = {
     "anthropic": "the adapter for Anthropic's client",
     "codex": "parses shell commands, to recognise apply_patch",
     "deepagents": "the backend for deepagents",
+    "hub": "`handhold hub`",
     "images": "shows images",
     "langchain": "the adapter for LangChain and LangGraph",
     "mcp": "`handhold mcp`, `handhold serve`",
