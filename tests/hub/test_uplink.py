@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from handhold import Rule, Toolbox
 from handhold.backends.uplink import uplink
@@ -49,7 +50,7 @@ class Sandbox:
 
     def lines(self) -> list[str]:
         """Hashes of our own chain."""
-        with closing(sqlite3.connect(*self.state.rglob("state.db"))) as connection:
+        with closing(sqlite3.connect(next(self.state.rglob("state.db")))) as connection:
             tables = ("calls", "intents", "outcomes", "finished")
             rows = connection.execute(
                 " UNION ALL ".join(f"SELECT record, digest FROM {each}" for each in tables) + " ORDER BY 1"
@@ -410,7 +411,7 @@ def test_no_request_and_no_fsync_is_in_the_path_of_a_call(sandbox: Sandbox, monk
                 write(box, f"{len(options)}-{n}.txt", "x\n")
             mine = synced.count(here)
             if box.store.hub_status():
-                wait_until(lambda: box.store.hub_status().lag == 0 or not options.get("hub", True), "shipping")
+                wait_until(lambda: all_sent(box), "shipping")
             return mine
 
     without = count(hub=None, state=sandbox.root.parent / "other-state")
@@ -433,3 +434,68 @@ def test_a_hub_that_never_answers_delays_no_call(tmp_path: Path, monkeypatch: py
             write(box, f"{n}.txt", "x\n")
         assert time.monotonic() - started[1] < 10  # ten changes; a request would wait for thirty seconds
         box.close()
+
+
+# --- on the command line
+
+
+def handhold(*arguments: str, **more: str) -> Result:
+    from handhold.cli.commands import handhold as group
+
+    return CliRunner().invoke(group, arguments, env=more)
+
+
+def test_call_log_diff_and_doctor_know_the_hub(sandbox: Sandbox, reader: str):
+    where = ["--root", str(sandbox.root), "--state", str(sandbox.state)]
+    made = handhold(
+        "call",
+        "write_file",
+        '{"path": "a.txt", "content": "one\\n"}',
+        *where,
+        "--hub",
+        sandbox.hub.url,
+        "--durable",
+        "hub",
+    )
+    assert made.exit_code == 0, made.output
+    assert sandbox.shipped(reader) == sandbox.lines()
+    assert "has all 4 records" in handhold("doctor", *where).output
+    status = json.loads(handhold("doctor", *where, "--json").output)["hub"]
+    assert (status["head"], status["acknowledged"], status["diverged_at"]) == (4, 4, 0)
+    shown = handhold("log", "--hub", sandbox.hub.url, "--workspace", sandbox.name, HANDHOLD_HUB_TOKEN=reader)
+    assert shown.exit_code == 0, shown.output
+    assert f"{sandbox.name}/default/#1" in shown.output
+    assert "write_file" in shown.output
+    (found,) = json.loads(
+        handhold(
+            "log", "--hub", sandbox.hub.url, "--path", str(sandbox.root), "--json", HANDHOLD_HUB_TOKEN=reader
+        ).output
+    )
+    assert (found["workspace"], found["changed"]) == (sandbox.name, 1)
+    diff = handhold(
+        "diff", "--hub", sandbox.hub.url, "--workspace", sandbox.name, "--call", "#1", HANDHOLD_HUB_TOKEN=reader
+    )
+    assert "+one" in diff.output, diff.output
+    assert handhold("diff", "--hub", sandbox.hub.url, HANDHOLD_HUB_TOKEN=reader).exit_code == 2
+    assert handhold("log", "--hub", sandbox.hub.url, HANDHOLD_HUB_TOKEN="hhub_no").exit_code == 1
+    assert handhold("call", "read_file", "{}", *where, "--durable", "hub").exit_code == 2
+
+
+def test_the_log_says_what_the_hub_lacks(sandbox: Sandbox):
+    with sandbox.open() as box:
+        write(box, "a.txt", "one\n")
+    with Toolbox.open(sandbox.root, state=sandbox.state) as box:
+        write(box, "b.txt", "two\n")
+    shown = handhold("log", "--root", str(sandbox.root), "--state", str(sandbox.state))
+    assert "lacks 4 of 8 records" in shown.stderr
+
+
+def test_a_diff_from_the_hub_equals_the_local_one(sandbox: Sandbox, reader: str):
+    with sandbox.open() as box:
+        assert box.call("bash", {"command": "printf 'a\\nb\\n' > x.txt; echo y > y.txt"}).ok
+        assert box.call("bash", {"command": "printf 'a\\nc\\n' > x.txt; chmod +x x.txt; rm y.txt; mkdir d"}).ok
+        local = box.diff(box.log()[-1])
+    options = ("--hub", sandbox.hub.url, "--workspace", sandbox.name, "--call", "#2")
+    found = handhold("diff", *options, HANDHOLD_HUB_TOKEN=reader)
+    assert "+c" in local
+    assert found.output.replace(str(sandbox.root).removeprefix("/") + "/", "") == local
