@@ -202,6 +202,8 @@ class SeaweedFS(Server):
             "-s3",
             f"-s3.port={port}",
             f"-s3.config={config}",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
             "-volume.max=20",
             "-master.volumeSizeLimitMB=64",
             *ports,
