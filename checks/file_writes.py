@@ -45,6 +45,9 @@ EXCEPTIONS = {
     "backends/forks/fork_mount.py": "a temporary folder in the state folder, to try a mount",
     "backends/forks/merge_layer.py": "the layer of a merge",
     "backends/forks/text_merge.py": "copies to merge, in a temporary folder",
+    "hub/object_contents.py": "objects of the hub's bucket",
+    "hub/request_bodies.py": "contents that a hub is being sent, in a temporary file",
+    "hub/service.py": "the folder of a hub on one machine",
     "backends/shell/cleanup.py": "folders of sessions that nobody uses",
 }
 MODULES = {"shutil", "tempfile"}

@@ -130,6 +130,8 @@ OPENS = {
     "search_seconds": ("time limit of a search", "by dialect"),
     "searcher": ("your own search backend", "built in"),
     "converter": ("your own decoder of images and PDFs", "built in"),
+    "hub": ("the address of a hub that gets the journal: [hub](../hub.md)", "none"),
+    "durable": ("who must have a change before it is acknowledged: `local` or `hub`", "`local`"),
 }
 RULES = {
     "name": "shown where the rule decided",
@@ -150,6 +152,10 @@ VARIABLES = {
     "XDG_STATE_HOME": "where journals are: `handhold` below it, else below `~/.local/state`",
     "NO_COLOR": "turns colours off; so does `TERM=dumb`",
     "COLUMNS": "width of the terminal, overriding its own",
+    "HANDHOLD_HUB_TOKEN": "the token for `--hub`",
+    "HANDHOLD_HUB_TOKEN_FILE": "a file with the token for `--hub`; a new one in it is used without a restart",
+    "HANDHOLD_HUB_DATABASE": "`--database` of `handhold hub`",
+    "HANDHOLD_HUB_CONTENTS": "`--contents` of `handhold hub`",
     "CODEX_HOME": "where `handhold install codex --user` finds Codex's settings, else `~/.codex`",
 }
 EXTRAS = {
@@ -157,6 +163,7 @@ EXTRAS = {
     "anthropic": "the adapter for Anthropic's client",
     "codex": "parses shell commands, to recognise apply_patch",
     "deepagents": "the backend for deepagents",
+    "hub": "`handhold hub`",
     "images": "shows images",
     "langchain": "the adapter for LangChain and LangGraph",
     "mcp": "`handhold mcp`, `handhold serve`",
@@ -236,7 +243,11 @@ FACTS: dict[str, Any] = {
     "left": ("#6",),
     "verb": "undo",
     "seconds": 30.0,
+    "hub": "https://hub.example.org",
+    "unsent_bytes": 140_000_000,
+    "limit": 134_217_728,
 }
+HUB_EXAMPLE = {"because": "The hub at https://hub.example.org lacks 12 of 80 records."}
 EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another meaning
     "UNKNOWN_TOOL": {"tool": "open_file"},
     "PAST_END": {"lines": 120},
@@ -256,6 +267,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {  # for errors whose field has another me
     "NOT_RECORDED": {"path": "/home/ada", "because": "it is your home folder"},
     "NOTHING_TO_UNDO": {"wanted": "no change of this session is left"},
     "NO_PENDING_APPROVAL": {"wanted": "a0d2babe"},
+    "HUB_UNREACHABLE": HUB_EXAMPLE,
+    "HUB_BACKLOG_FULL": HUB_EXAMPLE,
 }
 
 

@@ -58,6 +58,8 @@ WRONG: dict[str, list[Any]] = {
     "search_seconds": ["soon", 0, -1.0, float("nan"), float("inf"), True],
     "searcher": ["ripgrep", 3],
     "converter": ["pdf", object()],
+    "hub": ["hub", "http://example.org", 3, ""],
+    "durable": ["disk", 3, None],
 }
 
 

@@ -16,10 +16,12 @@ from handhold.core.choices import (
     BREAKAGES,
     CONFINEMENTS,
     DIALECTS,
+    DURABILITIES,
     MODES,
     SECRETS,
     Breakage,
     Confinement,
+    Durability,
     Matching,
     Mode,
     Secrets,
@@ -40,6 +42,7 @@ T = TypeVar("T")
 Place = str | PathLike[str]
 
 OptionCheck = Callable[[Any], Any]  # returns the normalized value; TypeError or ValueError says what it must be
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 POLICY_MEMBERS = ("name", "decide", "decide_command", "allows_hosts", "has_rule_for")
 DIALECT_MEMBERS = ("name", "options", "specs", "instructions", "decode_and_repair", "encode", "refuse", "frame")
 
@@ -199,6 +202,19 @@ def _encodings(value: Any) -> Any:
     return cast(Any, value)
 
 
+def _hub(value: Any) -> str:
+    from urllib.parse import urlsplit
+
+    expected = "the https:// address of a hub; http:// is for this machine only"
+    if not isinstance(value, str):
+        raise TypeError(expected)
+    parts = urlsplit(value)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK_NAMES)
+    if not (is_safe and parts.hostname) or parts.query or parts.fragment or parts.username:
+        raise ValueError(expected)
+    return value.rstrip("/")
+
+
 def _count(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError("a whole number above 0")
@@ -267,6 +283,8 @@ class ToolboxConfig:
     search_seconds: float | None = _option(_or_none(_seconds))
     searcher: "Searcher | None" = _option(_or_none(_with_members(("search",), "a Searcher")))
     converter: "Converter | None" = _option(_or_none(_with_members(("convert",), "a Converter")))
+    hub: str | None = _option(_or_none(_hub))
+    durable: Durability = _option(_choice(DURABILITIES), "local")
 
     def __init__(self, **given: Any) -> None:
         """TypeError or ValueError names the first keyword that is unknown or has a wrong value."""
@@ -278,6 +296,8 @@ class ToolboxConfig:
             raise ValueError("refuse_broken needs check_syntax")
         if self.custom_policy is not None and (self.rules or self.secrets or given.get("settings")):
             raise ValueError("a Policy object replaces rules, settings and secrets: give it without them")
+        if self.durable == "hub" and not self.hub:
+            raise ValueError('durable="hub" needs hub="https://…"')
 
     @property
     def custom_policy(self) -> "Policy | None":

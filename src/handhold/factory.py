@@ -23,6 +23,7 @@ from handhold.core.policy.rules import RuleSet
 from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.hub_link import HubLink
 from handhold.core.ports.policy import Policy, Verb, Verdict
 from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
@@ -251,6 +252,7 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
             make_snapshots=partial(open_snapshots, shared.files, recording, shared.state, config),
             make_forks=partial(open_forks, shared.files, shared.state, config),
             checkers=(*config.checkers, *load_checkers(config)),
+            hub=shared.uplink,
         )
     except BaseException:
         lease.release()
@@ -296,6 +298,7 @@ def assemble(
     make_snapshots: MakeSnapshots | None = None,
     make_forks: MakeForks | None = None,
     checkers: "Sequence[Checker]" = (),
+    hub: HubLink | None = None,
 ) -> ToolboxParts:
     """Wire the parts of a toolbox on a workspace and a store. `release` is called when it is closed."""
     dialect = choose_dialect(config.dialect, config.model)
@@ -309,6 +312,8 @@ def assemble(
         dialect_options(dialect, config),
         config.approver,
         recording,
+        hub,
+        waits_for_hub=config.durable == "hub",
         refuse_broken=config.refuse_broken is not None,
         unredacted=config.unredacted,
     )
@@ -366,12 +371,21 @@ def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: 
         mode=config.shell,
         network=resolve_network(config.network, session.policy),
         persistence=session.options.shell_persists,
-        hidden_paths=config.hidden,
+        hidden_paths=(*config.hidden, *find_token_files(config)),
         limits=ResourceLimits(config.memory, config.processes),
         tracing=config.tracing,
         credentials=config.credentials,
         learn_password=session.redaction.add_password,
     )
+
+
+def find_token_files(config: ToolboxConfig) -> tuple[str, ...]:
+    """The file with the hub's token, which commands have no use for."""
+    if not config.hub:
+        return ()
+    from handhold.backends.uplink.hub_token import HubToken
+
+    return HubToken().files
 
 
 def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | NetworkAccess":  # noqa: FBT001

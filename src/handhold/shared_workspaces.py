@@ -24,6 +24,7 @@ from handhold.backends.state.stamps import is_due
 from handhold.backends.state.state_folder import ensure_state_folder, state_folder_path
 from handhold.config import ToolboxConfig
 from handhold.core.errors import SystemFailure
+from handhold.core.plans import Content, StagedContent
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files
 from handhold.core.ports.policy import Policy
@@ -33,9 +34,11 @@ from handhold.pipeline.workspace_policy import WorkspacePolicy
 if TYPE_CHECKING:
     from handhold.backends.files.roots import FolderId
     from handhold.backends.settings import FileSettings
+    from handhold.backends.uplink.uplink import Uplink
 
 
 DAY_SECONDS = 86_400
+UPLINK_LOCK_FILE = "uplink"  # in the state folder: held by the process that ships
 RETENTION_STAMP = "retention"  # in the state folder: when contents were last dropped for their age
 
 
@@ -58,6 +61,7 @@ class WorkspaceKey:
     undo_days: int | None  # None: for ever
     baseline_bytes: int | None  # None: as the baseline decides
     encodings: tuple[tuple[str, str], ...]
+    hub: str | None
 
 
 class SharedWorkspace:
@@ -79,6 +83,7 @@ class SharedWorkspace:
             recover(self.files, self.store)
             if key.undo_days and is_due(str(key.state / RETENTION_STAMP), DAY_SECONDS):
                 self.store.forget(before=time.time() - key.undo_days * DAY_SECONDS)
+            self.uplink = self._make_uplink(key) if key.hub else None
             opened.pop_all()
         self._lock = Lock()
         self._policies: WeakValueDictionary[Hashable, WorkspacePolicy] = WeakValueDictionary()  # owned by sessions
@@ -90,9 +95,32 @@ class SharedWorkspace:
             found = self._policies.get(key)
             if found is None:
                 found = self._policies[key] = WorkspacePolicy(self.files, policy)
+            if self.uplink:
+                self._shipping.add(found)
+                self.uplink.start()
             return found
 
+    def _make_uplink(self, key: WorkspaceKey) -> "Uplink":
+        """SettingsBroken if there is no token, or tools could read it. It ships once there is a policy."""
+        from handhold.backends.uplink.hub_client import HubClient
+        from handhold.backends.uplink.hub_token import HubToken
+        from handhold.backends.uplink.uplink import Uplink
+        from handhold.pipeline.shipping import ShippingPolicy
+
+        token = HubToken()
+        token.check_place([root.real for root in key.roots])
+        self._shipping = ShippingPolicy()
+        state = self.store.open_uplink(lambda: self.uplink and self.uplink.wake())
+        client = HubClient(key.hub or "", token)
+        return Uplink(state, client, str(key.state / UPLINK_LOCK_FILE), self._read_content, self._shipping.may_ship)
+
+    def _read_content(self, content: Content, path: str) -> bytes | None:
+        data = self.files.read_staged(content, path) if isinstance(content, StagedContent) else None
+        return data if data is not None else self.store.get(content.hash)
+
     def close(self) -> None:
+        if self.uplink:
+            self.uplink.close()
         self.files.close()
         self.store.close()
 
@@ -186,6 +214,7 @@ def make_key(config: ToolboxConfig) -> WorkspaceKey:
         limits.undo_days,
         limits.baseline_bytes,
         tuple((config.encodings or {}).items()),
+        config.hub,
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
-from handhold.core.choices import Breakage, Confinement, Matching, Mode, Secrets
+from handhold.core.choices import Breakage, Confinement, Durability, Matching, Mode, Secrets
 from handhold.core.errors import ForkUnavailable, ToolError
 from handhold.core.history import Target
 from handhold.core.ports.approvals import Approver, Question
@@ -94,6 +94,8 @@ class Toolbox:
         search_seconds: float | None = None,
         searcher: Searcher | None = None,
         converter: "Converter | None" = None,
+        hub: str | None = None,
+        durable: Durability = "local",
     ) -> Self:
         """Open the tools on folders of this machine.
 
@@ -130,6 +132,9 @@ class Toolbox:
         search_seconds: when a search stops and replies with what it has.
         searcher: replaces the built-in search.
         converter: replaces the built-in reader of images and PDF files.
+        hub: the address of a hub that gets the journal. Its token is in the variable HANDHOLD_HUB_TOKEN, or in the file
+            that HANDHOLD_HUB_TOKEN_FILE names.
+        durable: "hub" acknowledges a change only when the hub has it, else HUB_UNREACHABLE; by default "local".
 
         Raises TypeError for an unknown keyword or a value of the wrong type and ValueError for a wrong value, both
         before anything is opened. Raises ToolError if the workspace cannot be opened: NotFound or NotDirectory for a
@@ -169,6 +174,8 @@ class Toolbox:
                     search_seconds=search_seconds,
                     searcher=searcher,
                     converter=converter,
+                    hub=hub,
+                    durable=durable,
                 )
             )
         )

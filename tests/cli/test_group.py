@@ -43,7 +43,9 @@ def test_every_command_says_what_it_does_and_how_it_ends(name: str):
     assert "Exit status" in told.output
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in (*SERVERS, "run", "watch", "fork", "hook")])
+@pytest.mark.parametrize(
+    "name", [name for name in COMMANDS if name not in (*SERVERS, "run", "watch", "fork", "hook", "hub")]
+)
 def test_every_command_speaks_to_programs_too(name: str):
     assert any(option.name == "as_json" for option in command(name).params)
 

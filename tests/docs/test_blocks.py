@@ -10,8 +10,9 @@ from tests.docs.pages import Block, blocks, pages, runnable
 from tests.docs.reader import Reader
 from tests.scale import sampled
 
-# Run in new environments by test_first_hour.py and, for the page of the package, tests/meta/test_wheel.py.
-FRESH = ("docs/start/", "README", "PACKAGE")
+# Run in new environments by test_first_hour.py and, for the page of the package, tests/meta/test_wheel.py; and the hub's
+# page by tests/hub/test_page.py.
+FRESH = ("docs/start/", "README", "PACKAGE", "docs/hub.md")
 BY_PAGE = {page: list(some) for page, some in groupby(runnable(), lambda block: block.page)}
 PAGES = [page for page in BY_PAGE if not page.startswith(FRESH)]
 MOST_NOT_RUN = 3  # blocks, on all pages except those that have a test of their own

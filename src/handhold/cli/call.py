@@ -8,10 +8,11 @@ from typing import Unpack
 import click
 
 from handhold.cli import candidates
-from handhold.cli.options import ToolboxOptions, add_toolbox_options, open_toolbox, policy_of_call, session
+from handhold.cli.options import HUB_OPTIONS, ToolboxOptions, add_toolbox_options, open_toolbox, policy_of_call, session
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import TerminalApprover, is_interactive
 from handhold.cli.reply import ReplyJSON, print_reply
+from handhold.core.choices import Durability
 
 JSON_OUTPUT = {"": ReplyJSON}
 
@@ -21,8 +22,19 @@ JSON_OUTPUT = {"": ReplyJSON}
 @click.argument("arguments")
 @click.option("--call-id", default="", help="Id of the call. Repeating it with the same arguments is idempotent.")
 @click.option("--turn", default="", help="Turn that the call belongs to. `undo --turn` undoes a whole turn.")
+@HUB_OPTIONS[0]
+@HUB_OPTIONS[1]
 @partial(add_toolbox_options, policy=policy_of_call, session=session)
-def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
+def call(
+    name: str,
+    arguments: str,
+    call_id: str,
+    turn: str,
+    hub: str | None,
+    durable: Durability,
+    as_json: bool,  # noqa: FBT001
+    **options: Unpack[ToolboxOptions],
+) -> int:
     """Call the tool NAME with ARGUMENTS, a JSON object. Use - to read it from standard input.
 
     Prints the reply that a model would get. At a terminal you approve changes before they are applied.
@@ -32,7 +44,12 @@ def call(name: str, arguments: str, call_id: str, turn: str, as_json: bool, **op
         parsed = json.loads(given)
     except ValueError as error:
         raise click.BadParameter(f"not valid JSON: {error}", param_hint="ARGUMENTS") from None
-    with open_toolbox(options, TerminalApprover() if is_interactive() else None) as box:
+    approver = TerminalApprover() if is_interactive() else None
+    try:
+        opened = open_toolbox(options, approver, hub=hub, durable=durable)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    with opened as box:
         with show_progress():
             reply = box.call(name, parsed, call_id=call_id, turn=turn)
         return print_reply(reply, as_json=as_json)

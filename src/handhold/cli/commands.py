@@ -42,9 +42,13 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
     "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),
     "doctor": CommandSpec("handhold.cli.doctor:doctor", "Check how commands are sandboxed on this machine."),
+    "hub": CommandSpec("handhold.cli.hub:hub", "Run a hub, which keeps the journals of many sandboxes."),
     "completion": CommandSpec("handhold.cli.completion:completion", "Print a shell completion script."),
 }
-EXTRA_BY_MODULE = {"mcp": "mcp", "mcp_types": "mcp", "starlette": "mcp", "uvicorn": "mcp", "anyio": "mcp"}
+EXTRA_BY_MODULE = {
+    **dict.fromkeys(("mcp", "mcp_types", "starlette", "uvicorn", "anyio"), "mcp"),
+    **dict.fromkeys(("psycopg", "psycopg_pool", "obstore", "prometheus_client"), "hub"),
+}
 REVIEW_MODULES = ("jinja2", "markupsafe", "pygments", "starlette", "uvicorn", "python_multipart", "multipart")
 EXIT_STATUS_HELP = """\b
 Exit status:

@@ -9,6 +9,7 @@ from handhold.cli.diffstat import FileDiffStat, format_stats, parse_stats, sum_s
 from handhold.cli.options import (
     ToolboxOptions,
     add_call_options,
+    add_hub_reading_options,
     add_toolbox_options,
     build_target,
     open_toolbox,
@@ -30,12 +31,34 @@ JSON_OUTPUT = {"": DiffJSON}
 
 @click.command()
 @click.option("--stat", is_flag=True, help="Show only the number of changed lines in each file.")
+@add_hub_reading_options
 @add_call_options
 @add_toolbox_options
-def diff(one: str, turn: str, all_of_it: bool, stat: bool, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  # noqa: FBT001
-    """Show the last change as a diff, or the changes of a call, a turn or the session."""
-    with open_toolbox(options) as box:
-        text = box.diff(build_target(one, turn, all_of_it=all_of_it))
+def diff(
+    one: str,
+    turn: str,
+    all_of_it: bool,  # noqa: FBT001
+    stat: bool,  # noqa: FBT001
+    hub: str | None,
+    workspace: str | None,
+    as_json: bool,  # noqa: FBT001
+    **options: Unpack[ToolboxOptions],
+) -> int:
+    """Show the last change as a diff, or the changes of a call, a turn or the session.
+
+    With --hub, show those of one call of a workspace: --workspace shop --call '#7'.
+    """
+    if hub:
+        number = one.removeprefix("#")
+        if not (workspace and number.isdecimal()) or turn or all_of_it:
+            raise click.UsageError("--hub needs --workspace and --call '#NUMBER'.")
+        from handhold.cli.hub_reading import connect, read_diff
+
+        with connect(hub) as client:
+            text = read_diff(client, workspace, int(number))
+    else:
+        with open_toolbox(options) as box:
+            text = box.diff(build_target(one, turn, all_of_it=all_of_it))
     file_stats = parse_stats(text)
     if as_json:
         added, removed = sum_stats(file_stats)

@@ -12,11 +12,13 @@ import click
 
 from handhold.cli import options
 from handhold.cli.doctor_client import ClientDoctorJSON, diagnose_client
+from handhold.cli.hub_status import find_hub_status, format_hub
 from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as delete_leftovers
 from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
 from handhold.core.errors import ToolError
+from handhold.core.ports.hub_link import HubStatus
 from handhold.core.text.display_text import escape_invisible
 from handhold.hooks.events import HOOK_DIALECTS
 
@@ -87,6 +89,7 @@ class DoctorJSON(TypedDict):
     warnings: Sequence[str]
     leftovers: list[str]
     removed: list[str]
+    hub: HubStatus | None
 
 
 JSON_OUTPUT = {"": DoctorJSON, "CLIENT": ClientDoctorJSON}
@@ -139,6 +142,7 @@ def doctor(
     warnings = find_warnings((str(root),))
     tried = dict(delete_leftovers(str(root.resolve()))) if remove_leftovers else {}
     leftovers = find_leftovers(str(root.resolve()))
+    status = find_hub_status(root, state)
     if as_json:
         options.print_json(
             DoctorJSON(
@@ -152,6 +156,7 @@ def doctor(
                 warnings=warnings,
                 leftovers=leftovers,
                 removed=[path for path, why_not in tried.items() if not why_not],
+                hub=status,
             )
         )
     else:
@@ -162,7 +167,7 @@ def doctor(
             *format_settings_warnings(warnings),
         ):
             click.echo(line)
-        for line in format_leftovers(leftovers, tried):
+        for line in (*format_leftovers(leftovers, tried), *format_hub(status)):
             click.echo(line)
     return 0 if contained else options.EXIT_REFUSED
 

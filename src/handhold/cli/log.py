@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime, timedelta
 from time import time
 from typing import TYPE_CHECKING, Unpack
@@ -13,7 +13,9 @@ from handhold.cli import journal_verification
 from handhold.cli.diffstat import colour_counts, format_counts, parse_stats, select_project_files, sum_stats
 from handhold.cli.options import (
     EXIT_REFUSED,
+    LATEST_SESSION,
     ToolboxOptions,
+    add_hub_reading_options,
     add_toolbox_options,
     open_toolbox,
     print_json,
@@ -65,6 +67,8 @@ DECISION_COLOURS = {"approved": "cyan", "refused": "red", "allowed": "dim"}
 @click.option("--svg", is_flag=True, help="Print a picture of the session's whole run, as SVG.")
 @click.option("--atif", "form", flag_value="atif", help="Print a trajectory in the format ATIF, which Harbor reads.")
 @click.option("--jsonl", "form", flag_value="jsonl", help="Print one JSON object per call.")
+@click.option("--path", help="With --hub: only calls that changed this path, or something below it.")
+@add_hub_reading_options
 @add_toolbox_options
 def log(
     last: int | None,
@@ -73,6 +77,9 @@ def log(
     noted: str,
     svg: bool,  # noqa: FBT001
     form: str | None,
+    path: str | None,
+    hub: str | None,
+    workspace: str | None,
     as_json: bool,  # noqa: FBT001
     **options: Unpack[ToolboxOptions],
 ) -> int:
@@ -82,6 +89,10 @@ def log(
     """
     if noted and not re.fullmatch("[0-9a-fA-F]{64}", noted):
         raise click.BadParameter("a head has 64 hexadecimal digits", param_hint="--head")
+    if hub:
+        return print_hub_log(hub, workspace, options["session"], path, last, as_json=as_json)
+    if path or workspace:
+        raise click.UsageError("--path and --workspace need --hub.")
     if verify or noted:
         with open_store(options["root"], options["state"]) as store, show_progress():
             verification = store.verify(noted.lower())
@@ -107,7 +118,10 @@ def log(
                 session = None if everyone else resolve_session(options)
                 entries, damaged = store.salvage_entries(session=session, last=last)
         rows = [build_row(entry, box, everyone=everyone) for entry in track(entries, "calls read")]
+        status = box.store.hub_status()
     print_rows(rows, everyone=everyone, as_json=as_json)
+    if status and (status.lag or status.diverged_at):
+        click.echo(escape_invisible(status.describe()), err=True)
     for line in format_damage(damaged, rows, problem):
         click.echo(line, err=True)
     return EXIT_REFUSED if problem or any(each.is_damaged for each in rows) else 0
@@ -126,6 +140,26 @@ def print_trajectory(options: ToolboxOptions, form: str, last: int | None, *, ev
     else:
         for line in trajectory.iter_jsonl(entries):
             click.echo(line)
+    return 0
+
+
+def print_hub_log(url: str, workspace: str | None, session: str, path: str | None, last: int | None, *, as_json: bool) -> int:
+    """The calls that a hub has, of all workspaces or one."""
+    from handhold.cli.hub_reading import connect, list_calls, list_diverged
+
+    with connect(url) as client:
+        chosen = None if session == LATEST_SESSION else session
+        found = list_calls(client, workspace=workspace, session=chosen, path=path, last=last or DEFAULT_SHOWN_CALLS)
+        diverged = list_diverged(client, workspace)
+    if as_json:
+        print_json([{"workspace": name, **asdict(entry)} for name, entry in found])
+    else:
+        rows = [
+            make_row(entry, f"{name}/{entry.call.session}/#{entry.seq}", ("/",), None, None) for name, entry in found
+        ]
+        print_rows(rows, everyone=True, as_json=False)
+    for line in diverged:
+        click.echo(escape_invisible(line), err=True)
     return 0
 
 
@@ -198,8 +232,20 @@ def build_row(entry: JournalEntry, box: "Toolbox", *, everyone: bool) -> LogRow:
         added, removed = count_lines(entry, box)
     except StateDamaged:
         (added, removed), is_damaged = (None, None), True
-    target, is_path = find_target(entry, box.files.roots)
     name = f"{entry.call.session}/{format_call_id(entry)}" if everyone else format_call_id(entry)
+    return make_row(entry, name, box.files.roots, added, removed, is_damaged=is_damaged)
+
+
+def make_row(
+    entry: JournalEntry,
+    name: str,
+    roots: Sequence[str],
+    added: int | None,
+    removed: int | None,
+    *,
+    is_damaged: bool = False,
+) -> LogRow:
+    target, is_path = find_target(entry, roots)
     ending = "damaged" if is_damaged else describe_ending(entry)
     words = (name, entry.call.tool, target, ending, describe_decision(entry))
     name, tool, target, ending, decision = map(to_single_line, words)

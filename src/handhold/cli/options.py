@@ -14,7 +14,7 @@ import click
 from handhold.cli import candidates
 from handhold.cli.progress import show_progress
 from handhold.cli.state import default_root, open_store
-from handhold.core.choices import CONFINEMENTS, DIALECTS, FOREIGN, MODES, Confinement, Mode
+from handhold.core.choices import CONFINEMENTS, DIALECTS, DURABILITIES, FOREIGN, MODES, Confinement, Durability, Mode
 from handhold.core.errors import (
     Denied,
     NoPendingApproval,
@@ -110,6 +110,20 @@ shell = click.option(
     show_default=True,
     help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
 )
+HUB_OPTIONS = (
+    click.option("--hub", metavar="URL", help="Ship the journal to this hub, with the token in HANDHOLD_HUB_TOKEN."),
+    click.option(
+        "--durable",
+        type=click.Choice(DURABILITIES),
+        default="local",
+        show_default=True,
+        help="Who must have a change before it is acknowledged.",
+    ),
+)
+HUB_READING_OPTIONS = (
+    click.option("--hub", metavar="URL", help="Read from this hub, with a reader's token in HANDHOLD_HUB_TOKEN."),
+    click.option("--workspace", help="With --hub: a workspace of the hub. Default: all."),
+)
 CALL_OPTIONS = (
     click.option(
         "--call",
@@ -121,6 +135,13 @@ CALL_OPTIONS = (
     click.option("--turn", default="", help="Select all calls of a turn.", shell_complete=candidates.complete_turn),
     click.option("--all", "all_of_it", is_flag=True, help="Select all calls of the session."),
 )
+
+
+def add_hub_reading_options(command: CommandFunction) -> CommandFunction:
+    """Add the options that select a hub to read from."""
+    for option in reversed(HUB_READING_OPTIONS):
+        command = option(command)
+    return command
 
 
 def add_call_options(command: CommandFunction) -> CommandFunction:
@@ -143,7 +164,13 @@ def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
     return Target.session() if all_of_it else None
 
 
-def open_toolbox(options: ToolboxOptions, approver: "Approver | None" = None) -> "Toolbox":
+def open_toolbox(
+    options: ToolboxOptions,
+    approver: "Approver | None" = None,
+    *,
+    hub: str | None = None,
+    durable: Durability = "local",
+) -> "Toolbox":
     """Raises ToolError if a root or the state folder cannot be used."""
     from handhold.toolbox import Toolbox
 
@@ -156,6 +183,8 @@ def open_toolbox(options: ToolboxOptions, approver: "Approver | None" = None) ->
             policy=options["policy"],
             approver=approver,
             shell=options["shell"],
+            hub=hub,
+            durable=durable,
         )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from handhold.server.tokens import AccessTokens
 
 TOKEN_FILE_KEYS = {"root": "roots", "host": "network"}  # options with another name in the token file
-SERVER_ONLY_OPTIONS = ("state", "budget")  # options of the server that a token cannot set
+SERVER_ONLY_OPTIONS = ("state", "budget", "hub", "durable")  # options of the server that a token cannot set
 
 
 @click.command()
@@ -91,7 +91,10 @@ def serve(
             raise click.UsageError("--no-token requires a loopback address such as 127.0.0.1.")
         if not (is_loopback(host) or allow_host):
             raise click.UsageError(f"Listening on {host} requires --allow-host with the host name that clients use.")
-        has_token_file = bool(file) or (not (no_token or options["root"]) and os.path.lexists(token_file))
+        if options["hub"] and file:
+            raise click.UsageError("--hub cannot be combined with --tokens: a hub's token is for one workspace.")
+        needs_no_file = no_token or options["root"] or options["hub"]
+        has_token_file = bool(file) or (not needs_no_file and os.path.lexists(token_file))
         tokens, printed_token = resolve_tokens(default, token_file if has_token_file else "", no_token=no_token)
     except SettingsBroken as error:
         raise click.ClickException(format_error(error)) from error

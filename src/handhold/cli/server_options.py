@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from handhold.cli.options import POLICY_HELP
-from handhold.core.choices import BREAKAGES, CONFINEMENTS, DIALECTS, MODES, Breakage, Confinement, Mode
+from handhold.cli.options import HUB_OPTIONS, POLICY_HELP
+from handhold.core.choices import (
+    BREAKAGES,
+    CONFINEMENTS,
+    DIALECTS,
+    MODES,
+    Breakage,
+    Confinement,
+    Durability,
+    Mode,
+)
 
 if TYPE_CHECKING:
     from handhold.server.server_config import ServerConfig
@@ -29,6 +38,8 @@ class ServerOptions(TypedDict):
     refuse_broken: Breakage | None
     structured: bool
     budget: int
+    hub: str | None
+    durable: Durability
 
 
 FOLDER_TYPE = click.Path(exists=True, file_okay=False, resolve_path=True)
@@ -79,6 +90,7 @@ SERVER_OPTIONS = (
     click.option(
         "--budget", type=click.IntRange(min=1000), default=25_000, show_default=True, help="Maximum tokens per result."
     ),
+    *HUB_OPTIONS,
 )
 
 
@@ -107,6 +119,8 @@ def build_config(options: ServerOptions, **more: Any) -> "ServerConfig":
             state=options["state"],
             structured=options["structured"],
             budget=options["budget"],
+            hub=options["hub"],
+            durable=options["durable"],
             **more,
         )
     except ValueError as error:

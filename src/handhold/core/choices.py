@@ -23,3 +23,7 @@ BREAKAGES: tuple[Breakage, ...] = get_args(Breakage)
 Matching = Literal["exact", "safe", "bold"]  # how far an edit may deviate from an exact match
 
 FOREIGN = "foreign"  # the session and tool of changes that belong to no call
+
+# Who must have a change before it is acknowledged.
+Durability = Literal["local", "hub"]
+DURABILITIES: tuple[Durability, ...] = get_args(Durability)

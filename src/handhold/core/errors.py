@@ -652,6 +652,25 @@ class RollbackIncomplete(PathError):
     paths: tuple[str, ...]
 
 
+class HubUnreachable(ToolError):
+    """The change is committed here, but the hub has not acknowledged it. Retrying with the same call id settles it."""
+
+    code, error_source = "HUB_UNREACHABLE", ErrorSource.INFRA
+    hub: str
+    because: str
+    seconds: float
+
+
+class HubBacklogFull(ToolError):
+    """So much waits for the hub that no further change is accepted."""
+
+    code, error_source = "HUB_BACKLOG_FULL", ErrorSource.INFRA
+    hub: str
+    because: str
+    unsent_bytes: int
+    limit: int
+
+
 class StateDamaged(PathError):
     """The state folder has content that Handhold cannot read; nothing was replayed."""
 

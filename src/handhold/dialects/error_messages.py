@@ -203,6 +203,10 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"The system failed on {path}: {because}. Nothing was changed. The same call may work later."
         case e.Busy(seconds=seconds):
             return f"{path} is locked by another process, which did not release it within {seconds:g} seconds. Nothing was changed. Try again."
+        case e.HubUnreachable(because=because):
+            return f"The change is made here, but the hub has not acknowledged it. {because} Repeat this call with the same call id to learn whether it has."
+        case e.HubBacklogFull(because=because):
+            return f"Nothing was changed: too much waits for the hub. {because} Reading still works; ask the user to bring the hub back."
         case e.StateDamaged(because=because):
             return f"The stored state at {path} is damaged: {because}. Nothing was done. Ask the user to run `handhold log --verify`."
         case _:

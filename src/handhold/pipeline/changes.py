@@ -93,6 +93,7 @@ class ChangeCommitter:
                 decision=decision,
                 times=times,
                 recording=session.recording,
+                withheld=session.find_hidden_hashes(files),
             )
         context.decision, context.changed_count = decision, len(files)
         if self._checkers:

@@ -72,9 +72,13 @@ class CallExecutor:
             recover(session.files, session.journal)
             canonical = canonicalize_arguments(tool, arguments)
             call = Call(session.name, turn, call_id, str(tool), canonical, session.dialect.name)
+            context = CallContext(call, started, token)
             with self._locks.hold((turn, call_id)):
-                context = CallContext(call, started, token)
-                return self._replays.find_reply(call) or self._execute_new(context, arguments), context
+                first = self._replays.find_reply(call)
+                reply = first or self._execute_new(context, arguments)
+                if (first or context.seq) and reply.status != "error":
+                    session.confirm_change()
+                return reply, context
         except RunPaused as paused:
             raise paused.reason from None
         except ToolError as error:

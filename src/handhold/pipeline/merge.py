@@ -51,6 +51,7 @@ class MergeCommitter:
                     decision=decision,
                     times=self._reviewer.allowed_times(effects),
                     recording=session.recording,
+                    withheld=session.find_hidden_hashes(effects.files),
                 )
         except RollbackIncomplete:
             raise
@@ -60,3 +61,4 @@ class MergeCommitter:
                 seq, Outcome("error", error.code, 0.0, None), durable=False, decision=refused
             )
             raise
+        session.confirm_change()

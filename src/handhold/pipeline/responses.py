@@ -63,6 +63,10 @@ class Responder:
             listed = dropped_undo.describe(dropped, self._session.name, self._visible_paths)
             facts |= {"undo_given_up": listed, "undo_given_up_count": len(dropped)}
             text = f"{text}\n\n{dropped_undo.explain(listed, len(dropped))}"
+        if warning := self._session.hub.warning if self._session.hub else "":
+            facts["hub"] = warning
+            if not self._shown_conditions.is_known(context, "hub", warning):
+                text = f"{text}\n\n[{warning}]"
         reply = Reply(
             status=result.status,
             text=text,
@@ -171,19 +175,19 @@ class ShownConditions:
         match result:
             case RunResult():
                 return replace(
-                    result, sandbox_known=self._is_known(context, "command", (result.sandbox, result.undo_scope))
+                    result, sandbox_known=self.is_known(context, "command", (result.sandbox, result.undo_scope))
                 )
             case JobResult(action="start"):
-                return replace(result, sandbox_known=self._is_known(context, "job", result.sandbox))
+                return replace(result, sandbox_known=self.is_known(context, "job", result.sandbox))
             case GlobResult() | GrepResult() | ListResult() if reason := result.summary.outcome.fallback_reason:
-                if not self._is_known(context, "search", reason):
+                if not self.is_known(context, "search", reason):
                     return result
                 outcome = replace(result.summary.outcome, fallback_reason="")
                 return replace(result, summary=replace(result.summary, outcome=outcome))
             case _:
                 return result
 
-    def _is_known(self, context: CallContext, kind: str, condition: Any) -> bool:
+    def is_known(self, context: CallContext, kind: str, condition: Any) -> bool:
         """Whether an earlier call showed it. A call may word its reply twice; only the last one is sent."""
         shown, shown_by = self._last_shown.get(kind, (None, context))
         if shown != condition:

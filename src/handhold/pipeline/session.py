@@ -1,19 +1,22 @@
 """A session: one agent's conversation with a workspace."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from handhold.core.change_diff import shorten_path
+from handhold.core.plans import FileChange, hash_or_none
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports.approvals import ApprovalStore, Approver
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.hub_link import HubLink
 from handhold.core.ports.journal import Journal
 from handhold.core.ports.policy import Policy, Verb, Verdict
 from handhold.core.ports.recording import Recording
 from handhold.core.ports.store import Store
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
+from handhold.core.shipped_records import is_hash
 from handhold.core.text.path_escaping import format_path
 from handhold.pipeline.redaction import OutputRedaction
 from handhold.pipeline.secret_files import SecretFiles
@@ -33,9 +36,11 @@ class Session:
         options: DialectOptions,
         approver: Approver | None = None,
         recording: Recording | None = None,
+        hub: HubLink | None = None,
         *,
         refuse_broken: bool = False,
         unredacted: Collection[str] = (),
+        waits_for_hub: bool = False,
     ) -> None:
         self.name = name
         self.files = files
@@ -50,7 +55,14 @@ class Session:
         self.recording = recording
         self.refuse_broken = refuse_broken  # whether a change that makes syntax errors is refused
         self.redaction = OutputRedaction(lambda: self.secret_files, unredacted)
+        self.hub = hub
+        self._waits_for_hub = waits_for_hub
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
+
+    def confirm_change(self) -> None:
+        """After a change: with durable="hub", wait until the hub has its outcome. HubUnreachable if it has not."""
+        if self.hub and self._waits_for_hub:
+            self.hub.wait_until_acknowledged()
 
     @property
     def view(self) -> GuardedView:
@@ -83,6 +95,12 @@ class Session:
 
     def is_visible(self, place: str) -> bool:
         return self.policy.decide(Verb.READ, place).verdict is not Verdict.DENY
+
+    def find_hidden_hashes(self, files: Sequence[FileChange]) -> set[str]:
+        """The contents of files that tools do not show."""
+        hidden = [change for change in files if not self.is_visible(change.path)]
+        found = (hash_or_none(content) for change in hidden for content in (change.before, change.after))
+        return {hash for hash in found if hash and is_hash(hash)}
 
     # --- paths in replies
 

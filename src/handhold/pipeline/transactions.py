@@ -25,19 +25,22 @@ def commit(
     renew: Collection[str] = (),
     times: Sequence[FolderMtime] = (),
     recording: Recording | None = None,
+    withheld: Collection[str] = (),
 ) -> Mapping[str, FileIdentity]:
     """Call it with the journal held exclusively. A change that is not recorded as committed is rolled back.
 
     `conclude` gets the calls whose undo is dropped to make room for this one: the outcome has a reply that says so.
     Files of `renew` whose contents change get the current time. `times` are set with the changes. `recording` follows
-    them, so that they are not taken for somebody else's.
+    them, so that they are not taken for somebody else's. `withheld` are hashes of contents that no hub may get.
     """
     recover_exclusively(files, journal)  # a plan that was made from half of somebody's change set is stale then
     paths = [change.path for change in changes]
     if recording:
         recording.settle(paths)
     with files.transaction(changes, times) as transaction:
-        dropped = journal.record_intent(seq, transaction.id, transaction.files, decision=decision, reverses=reverses)
+        dropped = journal.record_intent(
+            seq, transaction.id, transaction.files, decision=decision, reverses=reverses, withheld=withheld
+        )
         identities = transaction.apply()
         try:
             follow = recording.follow(paths) if recording else None

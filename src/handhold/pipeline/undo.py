@@ -91,6 +91,7 @@ class UndoService:
         self._check_undoable(steps)
         if not preview:
             self._commit(direction, target, steps, keep_times=keep_times)
+            self._session.confirm_change()
         files = [change for step in steps for change in step.files]
         return UndoResult(
             verb=direction,
@@ -270,6 +271,7 @@ class UndoService:
                     reverses=[entry.seq for entry in step.entries],
                     renew=frozenset() if keep_times else renewable_paths(step.files),
                     recording=self._session.recording,
+                    withheld=self._session.find_hidden_hashes(step.files),
                 )
         except RollbackIncomplete:
             raise

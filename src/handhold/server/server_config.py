@@ -6,7 +6,7 @@ from os.path import join, lexists
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from handhold.core.choices import SETTINGS_FILE, Breakage, Confinement, Mode
+from handhold.core.choices import SETTINGS_FILE, Breakage, Confinement, Durability, Mode
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +45,8 @@ class ServerConfig:
     fork: str = ""  # the fork of the workspace in which calls work that name none; empty: the workspace itself
     structured: bool = False  # add structured content to results
     budget: int = DEFAULT_BUDGET_TOKENS
+    hub: str | None = None
+    durable: Durability = "local"
     name: str = ""  # the name of the token; handles are valid only for the name they were issued to
 
     def __post_init__(self) -> None:
@@ -81,6 +83,8 @@ class ServerConfig:
             credentials=self.credentials,
             refuse_broken=self.refuse_broken,
             hidden=self.hidden,
+            hub=self.hub,
+            durable=self.durable,
         )
         box.approver = approver
         if self.fork:

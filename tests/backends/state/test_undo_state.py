@@ -26,7 +26,15 @@ def make_version_7(folder: Path) -> None:
         for table in ("contents", "slots"):
             for verb in ("add", "remove", "move"):
                 connection.execute(f"DROP TRIGGER {table}_{verb}")
-        tables = ("baseline_roots", "baseline_folders", "baseline_entries", "windows", "window_agents")
+        tables = (
+            "baseline_roots",
+            "baseline_folders",
+            "baseline_entries",
+            "windows",
+            "window_agents",
+            "uplink",
+            "withheld",
+        )
         for table in ("totals", "dropped_slots", "client_sessions", "adopted", "window_turns", *tables):
             connection.execute(f"DROP TABLE {table}")
         connection.execute("DROP INDEX slots_going")

@@ -56,13 +56,19 @@ SCHEMA = (
     )""",
     "INSERT INTO held VALUES (0, 0, 0, 0)",
 )
-# An intent without an outcome still needs its contents.
+# An intent without an outcome still needs its contents, and so does one that a hub has not acknowledged.
 SELECT_DROPPABLE = """
     SELECT hash, stored, blob FROM contents AS kept
     WHERE NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_before
                       WHERE before = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
       AND NOT EXISTS (SELECT 1 FROM changes INDEXED BY changes_after
                       WHERE after = kept.hash AND seq IN (SELECT seq FROM pending WHERE NOT settled))
+      AND NOT EXISTS (SELECT 1 FROM uplink CROSS JOIN changes INDEXED BY changes_before
+                      JOIN intents ON intents.seq = changes.seq AND intents.record > uplink.record
+                      WHERE before = kept.hash)
+      AND NOT EXISTS (SELECT 1 FROM uplink CROSS JOIN changes INDEXED BY changes_after
+                      JOIN intents ON intents.seq = changes.seq AND intents.record > uplink.record
+                      WHERE after = kept.hash)
       AND intended = ?
     ORDER BY used
 """

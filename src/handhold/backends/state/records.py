@@ -4,12 +4,13 @@ A record is a line of canonical JSON with a version. docs/decisions/0022-journal
 that programs in any language can verify a chain. It is independent of the database tables.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from json.encoder import encode_basestring
+from typing import Any
 
-from handhold.backends.state.text_codec import to_bytes
-from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent
+from handhold.backends.state.text_codec import to_bytes, to_text
+from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, FileChange, StagedContent
 from handhold.core.ports.journal import Call, CallDecision
 
 RECORD_VERSION = 1
@@ -154,3 +155,39 @@ def _format_content(content: Content | None, quote: Quote) -> str:
 
 def _format_attribute(name: str, value: bytes, quote: Quote) -> str:
     return f'[{quote(name)},"{value.hex()}"]'
+
+
+# --- reading
+
+
+def parse_changes(files: Sequence[Mapping[str, Any]]) -> tuple[FileChange, ...]:
+    """The file changes of an intent, from its decoded JSON."""
+    sides = [(_parse_content(change["before"]), _parse_content(change["after"])) for change in files]
+    return tuple(
+        FileChange(_parse_text(change["path"]), *contents, change["mode"])
+        for change, contents in zip(files, sides, strict=True)
+    )
+
+
+def _parse_text(text: str | Mapping[str, str]) -> str:
+    return text if isinstance(text, str) else to_text(bytes.fromhex(text["bytes"]))
+
+
+def _parse_content(content: Mapping[str, Any] | None) -> Content | None:
+    match content:
+        case None:
+            return None
+        case {"kind": "directory"}:
+            return Directory()
+        case {"kind": "folder", "mode": mode, "owner": owner, "attributes": attributes}:
+            named = None if attributes is None else tuple((_parse_text(k), bytes.fromhex(v)) for k, v in attributes)
+            return DirectoryMetadata(mode, (owner[0], owner[1]) if owner else None, named)
+        case {"kind": "shelved"}:
+            inode = (int(content["device"]), int(content["inode"]))
+            kind, mtime_ns = content["thing"], int(content["mtime_ns"])
+            slot, hash = _parse_text(content["slot"]), _parse_text(content["hash"])
+            return StagedContent(
+                slot, kind, hash, content["size"], content["mode"], inode, mtime_ns, content["entries"]
+            )
+        case _:
+            return ContentRef(_parse_text(content["hash"]), content["size"])

@@ -17,10 +17,11 @@ from handhold.backends.state import (
     space_totals,
     undo_space,
     undo_state,
+    uplink_state,
     windows,
 )
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 JOURNAL_TABLES = ("calls", "intents", "changes", "things", "taken", "outcomes", "finished")
 
@@ -100,6 +101,7 @@ SCHEMA = (
     *windows.AGENTS_SCHEMA,
     *client_sessions.SCHEMA,
     *journal_reader.SCHEMA,
+    *uplink_state.SCHEMA,
 )
 
 # By version: the statements that lead to the next one.
@@ -122,4 +124,5 @@ MIGRATIONS = {
     9: client_sessions.SCHEMA,
     10: windows.AGENTS_SCHEMA,
     11: (*journal_reader.SCHEMA, *journal_reader.FILL),
+    12: uplink_state.SCHEMA,
 }

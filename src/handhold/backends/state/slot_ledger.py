@@ -76,11 +76,14 @@ def _get_command(change: FileChange) -> str:
     return content.command if isinstance(content, StagedContent) else ""
 
 
-# Not the slots of an unfinished transaction, which may still need them.
+# Not the slots of an unfinished transaction, which may need them, nor those of one that a hub has not acknowledged.
 SELECT_DROPPABLE = """
     SELECT used, command, bytes FROM slots INDEXED BY slots_going
     WHERE for_redo = ?
       AND NOT EXISTS (SELECT 1 FROM slot_uses JOIN pending USING (seq) WHERE slot_uses.command = slots.command)
+      AND NOT EXISTS (SELECT 1 FROM uplink CROSS JOIN slot_uses
+                      JOIN intents ON intents.seq = slot_uses.seq AND intents.record > uplink.record
+                      WHERE slot_uses.command = slots.command)
     ORDER BY used
 """
 SWAP_SLOTS = f"UPDATE slots SET bytes = swapped, swapped = bytes, for_redo = iif(for_redo = {REDO}, {UNDO}, {REDO})"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from handhold.backends.process_identity import identify_process
-from handhold.backends.state import hash_chain, undo_state
+from handhold.backends.state import hash_chain, undo_state, uplink_state
 from handhold.backends.state.approvals import SqliteApprovalStore
 from handhold.backends.state.baseline import SqliteBaseline
 from handhold.backends.state.client_sessions import SqliteClientSessions
@@ -46,8 +46,10 @@ from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.backends.state.text_codec import to_bytes, to_text
 from handhold.backends.state.undo_space import UndoSpace
 from handhold.backends.state.undo_state import COMMITTED_STATUSES, COMMITTED_STATUSES_SQL
+from handhold.backends.state.uplink_state import UplinkState
 from handhold.backends.state.windows import SqliteWindows
 from handhold.core.plans import ContentRef, FileChange, InlineContent
+from handhold.core.ports.hub_link import HubStatus
 from handhold.core.ports.journal import (
     Call,
     CallDecision,
@@ -178,11 +180,13 @@ class SqliteStore(SqliteApprovalStore):
         *,
         decision: CallDecision,
         reverses: Sequence[int] = (),
+        withheld: Collection[str] = (),
     ) -> Sequence[JournalEntry]:
         record = IntentRecord(seq, _now(), transaction, decision, tuple(files), tuple(reverses))
         old, new = _split_stored(files)
         self._contents.announce((*new, *old))
         with self._database.write_transaction(durable=True) as connection:
+            uplink_state.withhold(connection, withheld)
             given_up = self._append_intent(connection, record)
         self._contents.remove_dropped_files()
         return given_up
@@ -190,6 +194,7 @@ class SqliteStore(SqliteApprovalStore):
     def _append_intent(self, connection: sqlite3.Connection, record: IntentRecord) -> Sequence[JournalEntry]:
         seq, files, reverses = record.seq, record.files, record.takes_back
         old, new = _split_stored(files)
+        uplink_state.add_unsent(connection, files, self._contents)
         self._chain.append(connection, record)
         self._contents.store(connection, new, FOR_REDO)
         absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
@@ -229,18 +234,22 @@ class SqliteStore(SqliteApprovalStore):
 
         With a path, its contents leave the disk even if other calls need the same ones.
         """
-        below = to_bytes(path)
+        until = 2**62 if before is None else round(before * 10**6)
         with self._database.write_transaction(durable=True) as connection:
             connection.execute("PRAGMA secure_delete = ON")
-            rows = connection.execute(
-                "SELECT DISTINCT seq FROM changes JOIN outcomes USING (seq) WHERE seq NOT IN (SELECT seq FROM pending)"
-                " AND (?1 = x'' OR path = ?1 OR (path > ?1 || x'2f' AND path < ?1 || x'30')) AND at < ?2",
-                (below, 2**62 if before is None else round(before * 10**6)),
-            ).fetchall()
-            self._undo_space.forget(connection, [seq for (seq,) in rows], also_shared=before is None)
+            self._undo_space.forget(connection, to_bytes(path), until, also_shared=before is None)
             connection.execute("PRAGMA secure_delete = OFF")
         self._contents.remove_dropped_files()
         self._database.empty_log()
+
+    def hub_status(self) -> HubStatus | None:
+        with self._database.read_transaction() as connection:
+            return uplink_state.read_status(connection)
+
+    def open_uplink(self, on_commit: Callable[[], None]) -> UplinkState:
+        """For an uplink, which is told of each commit of this process."""
+        self._database.on_commit = on_commit
+        return UplinkState(Database(self._database.path, SCHEMA, SCHEMA_VERSION, MIGRATIONS), self._database.sync_log)
 
     def has_baseline(self) -> bool:
         return self._database.fetch_row("SELECT 1 FROM baseline_roots LIMIT 1") is not None

@@ -91,9 +91,17 @@ class UndoSpace:
             rows = connection.execute("SELECT command FROM slot_uses WHERE seq = ?", (seq,)).fetchall()
             self._slots.give_up(connection, (command for (command,) in rows))
 
-    def forget(self, connection: sqlite3.Connection, calls: Iterable[int], *, also_shared: bool) -> None:
-        """Drop what is kept for these calls. A content that other calls need for their undo goes if `also_shared`."""
-        for seq in calls:
+    def forget(self, connection: sqlite3.Connection, path: bytes, before: int, *, also_shared: bool) -> None:
+        """Drop what is kept for calls that changed something at or below a path, if they ended before a time.
+
+        A content that other calls need for their undo goes if `also_shared`.
+        """
+        calls = connection.execute(
+            "SELECT DISTINCT seq FROM changes JOIN outcomes USING (seq) WHERE seq NOT IN (SELECT seq FROM pending)"
+            " AND (?1 = x'' OR path = ?1 OR (path > ?1 || x'2f' AND path < ?1 || x'30')) AND at < ?2",
+            (path, before),
+        ).fetchall()
+        for (seq,) in calls:
             self.give_up(connection, [seq])
             sql = "SELECT command, bytes FROM slots WHERE command IN (SELECT command FROM slot_uses WHERE seq = ?)"
             self._slots.drop(connection, connection.execute(sql, (seq,)).fetchall())

@@ -103,8 +103,9 @@ class Journal(Protocol):
         *,
         decision: CallDecision,
         reverses: Sequence[int] = (),
+        withheld: Collection[str] = (),
     ) -> Sequence[JournalEntry]:
-        """Record the changes durably, with the contents that they carry.
+        """Record the changes durably, with the contents that they carry. `withheld` are hashes that no hub may get.
 
         Returns the calls whose undo has to be given up for lack of room. They are dropped only after `record_outcome`
         was called with them, that is, after the reply named them.

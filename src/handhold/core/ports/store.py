@@ -5,6 +5,7 @@ from typing import Protocol
 
 from handhold.core.ports.approvals import ApprovalStore
 from handhold.core.ports.contents import ContentStore
+from handhold.core.ports.hub_link import HubStatus
 from handhold.core.ports.journal import Journal
 from handhold.core.ports.read_records import ReadRecords
 from handhold.core.ports.records import Records
@@ -26,6 +27,10 @@ class Store(Journal, ContentStore, ApprovalStore, Protocol):
 
     def has_baseline(self) -> bool:
         """Whether what others change is recorded in some root."""
+        ...
+
+    def hub_status(self) -> HubStatus | None:
+        """How far a hub has the journal; None if none was ever named."""
         ...
 
     def close(self) -> None: ...

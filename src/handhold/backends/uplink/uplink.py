@@ -1,0 +1,291 @@
+"""A thread that ships the journal to a hub, in order, at least once.
+
+Calls never wait for it: they commit to the local store, and the store's commit wakes this thread. It reads the next
+records through a connection of its own, makes them durable, uploads the contents that they name, and then sends them.
+Of several processes on one state folder, one ships at a time.
+"""
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from threading import Condition, Thread
+
+from handhold.backends.state.contents import unpack
+from handhold.backends.state.lock import hold_file_lock
+from handhold.backends.state.records import IntentRecord, OutcomeRecord
+from handhold.backends.state.uplink_state import UnsentRecord, UplinkState
+from handhold.backends.uplink.hub_client import HubAway, HubClient, HubHead, HubRefused
+from handhold.core.errors import Busy, HubUnreachable, ToolError
+from handhold.core.plans import Content, ContentRef, StagedContent
+from handhold.core.ports.hub_link import HubStatus
+from handhold.core.shipped_records import MAX_BATCH_RECORDS, is_hash
+from handhold.logs import log_swallowed, warn_once
+
+BATCH_BYTES = 1024 * 1024
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # larger ones are not shipped
+MAX_ASKED_HASHES = 500
+GATHER_SECONDS = 0.05  # to wait for more records before a batch is sent
+POLL_SECONDS = 2.0  # to look for records of other processes
+FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS = 0.2, 30.0
+REFUSED_RETRY_SECONDS = 30.0  # for what only a person can change: a token, a diverged chain
+LOCK_SECONDS = 0.2
+ACK_SECONDS = 10.0  # that a call waits for the hub, if it has to
+WAIT_STEP_SECONDS = 0.05
+WARN_AFTER_SECONDS = 60.0  # a hub that was away for less is not worth a word in a reply
+
+# The bytes of a content at a path; None if they are no longer kept.
+ReadContent = Callable[[Content, str], bytes | None]
+# Whether bytes at a path may leave the machine.
+MayShip = Callable[[str, bytes], bool]
+
+
+class Uplink:
+    """Implements the port HubLink. Thread-safe."""
+
+    def __init__(
+        self,
+        state: UplinkState,
+        client: HubClient,
+        lock_file: str,
+        read_content: ReadContent,
+        may_ship: MayShip,
+        *,
+        ack_seconds: float = ACK_SECONDS,
+    ) -> None:
+        self._state, self._client, self._lock_file = state, client, lock_file
+        self._read_content, self._may_ship = read_content, may_ship
+        self._ack_seconds = ack_seconds
+        self._condition = Condition()
+        self._is_awake = True  # something may have to be shipped
+        self._is_closing = False
+        self._waiters = 0  # calls that wait for an acknowledgement
+        self._retry_at = 0.0  # on the monotonic clock: not before, unless a call waits
+        self._retry_seconds = FIRST_RETRY_SECONDS
+        self._failing_since = 0.0
+        self._has_compared = False  # our head with the hub's, once
+        self.warning = ""
+        self._thread = Thread(target=self._run, name="handhold-uplink", daemon=True)
+
+    def start(self) -> None:
+        """Starting it again has no effect."""
+        if self._thread.ident is None:
+            self._state.attach(self._client.url)
+            self._thread.start()
+
+    def wake(self) -> None:
+        """Called after every commit: only sets a flag."""
+        if not self._is_awake:
+            with self._condition:
+                self._is_awake = True
+                self._condition.notify_all()
+
+    def status(self) -> HubStatus | None:
+        return self._state.read_status()
+
+    def wait_until_acknowledged(self) -> None:
+        found = self._state.read_status()
+        wanted = found.head if found else 0
+        until = time.monotonic() + self._ack_seconds
+        with self._condition:
+            self._waiters += 1
+            self._is_awake = True
+            self._condition.notify_all()
+        try:
+            while (found := self._state.read_status()) and found.acknowledged < wanted:
+                if time.monotonic() >= until or found.diverged_at or self._is_closing:
+                    raise HubUnreachable(found.hub, found.describe(), self._ack_seconds)
+                with self._condition:
+                    self._condition.wait(WAIT_STEP_SECONDS)
+        finally:
+            with self._condition:
+                self._waiters -= 1
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Ship what is left, unless that takes too long or the hub is away: then the next process does."""
+        with self._condition:
+            self._is_closing = True
+            self._condition.notify_all()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        self._client.close()
+        self._state.close()
+
+    # --- the thread
+
+    def _run(self) -> None:
+        while self._wait_for_work():
+            try:
+                with hold_file_lock(self._lock_file, LOCK_SECONDS):
+                    while self._ship_batch() and not self._must_stop():
+                        self._note_success()
+                self._note_success()
+            except Busy:
+                self._wait(LOCK_SECONDS)  # another process ships
+            except HubAway as away:
+                self._note_failure(f"it cannot be reached: {away.because}", away.wait)
+            except HubRefused as refused:
+                self._note_failure(str(refused), REFUSED_RETRY_SECONDS)
+            except ToolError as error:
+                log_swallowed()
+                self._note_failure(f"the journal cannot be read: {error}", REFUSED_RETRY_SECONDS)
+            if self._must_stop():
+                return
+
+    def _must_stop(self) -> bool:
+        """When closing, what is left is shipped, but nothing is tried twice."""
+        return self._is_closing and self._failing_since > 0
+
+    def _wait_for_work(self) -> bool:
+        """Until there may be records to ship; False at the end."""
+        with self._condition:
+            if not self._is_closing:
+                self._condition.wait_for(lambda: self._is_awake or self._is_closing, POLL_SECONDS)
+                if not self._waiters:
+                    self._condition.wait_for(lambda: self._waiters or self._is_closing, GATHER_SECONDS)
+                if (pause := self._retry_at - time.monotonic()) > 0:
+                    self._condition.wait_for(lambda: self._waiters or self._is_closing, pause)
+                if (pause := self._retry_at - time.monotonic()) > 0:  # a call waits
+                    self._condition.wait_for(lambda: self._is_closing, min(pause, FIRST_RETRY_SECONDS))
+            self._is_awake = False
+        status = self._state.read_status()
+        if status is None:
+            return False
+        if self._is_closing:
+            return bool(status.lag) and not self._failing_since
+        return True
+
+    def _wait(self, seconds: float) -> None:
+        with self._condition:
+            self._condition.wait_for(lambda: self._is_closing, seconds)
+            self._is_awake = True
+
+    def _note_success(self) -> None:
+        with self._condition:
+            self._retry_at, self._retry_seconds, self._failing_since = 0.0, FIRST_RETRY_SECONDS, 0.0
+            self.warning = ""
+            self._condition.notify_all()
+
+    def _note_failure(self, because: str, wait: float) -> None:
+        now = time.monotonic()
+        self._failing_since = self._failing_since or now
+        self._retry_at = now + max(wait, self._retry_seconds * random.uniform(0.5, 1.0))
+        self._retry_seconds = min(self._retry_seconds * 2, LAST_RETRY_SECONDS)
+        status = self._state.read_status()
+        if status is None:
+            return
+        if status.problem != because:
+            self._state.note_problem(because, diverged_at=status.diverged_at)
+            status = self._state.read_status() or status
+        if status.diverged_at or now - self._failing_since > WARN_AFTER_SECONDS:
+            self.warning = status.describe()
+            warn_once("hub", self.warning)
+        with self._condition:
+            self._is_awake = True  # there is still something to do
+            self._condition.notify_all()
+
+    # --- one batch
+
+    def _ship_batch(self) -> bool:
+        """Ship the next records; whether there may be more."""
+        status = self._state.read_status()
+        if status is None:
+            return False
+        if status.diverged_at or not self._has_compared:
+            self._compare_heads(status)
+        records = self._state.read_batch(MAX_BATCH_RECORDS, BATCH_BYTES)
+        if not records:
+            return False
+        self._state.sync()  # a power cut must not take back what the hub has
+        self._upload_contents(records)
+        try:
+            head = self._client.append([each.line for each in records], status.head)
+        except HubRefused as refused:
+            if refused.code == "GAP":
+                self._go_back(HubHead.parse(refused.facts))
+                return True
+            if refused.code == "DIVERGED":
+                self._note_diverged(HubHead.parse(refused.facts).diverged_at, str(refused))
+            raise
+        if self._state.find_digest(head.record) != head.digest:
+            self._note_diverged(head.record, "the hub has other records")
+        self._state.move_to(head.record)
+        return True
+
+    def _compare_heads(self, status: HubStatus) -> None:
+        """At the start, and after the chains diverged: a state folder that was restored has less than the hub."""
+        head = self._client.read_head()
+        if head.diverged_at or self._state.find_digest(head.record) != head.digest:
+            diverged_at = head.diverged_at or min(head.record, status.head + 1)
+            if head.diverged_at or head.record > status.head:
+                self._note_diverged(diverged_at, "the hub has other records than this journal")
+            # Otherwise the next batch starts where they differ, and the hub keeps it apart.
+            self._state.move_to(max(0, head.record - 1))
+        elif head.record != status.acknowledged or status.diverged_at:
+            self._state.move_to(head.record)
+        else:
+            self._state.note_reached()
+        self._has_compared = True
+
+    def _go_back(self, head: HubHead) -> None:
+        """Send again what the hub lacks. If it ends with a record that is not ours, that one is sent to show it."""
+        is_ours = self._state.find_digest(head.record) == head.digest
+        self._state.move_to(head.record if is_ours else max(0, head.record - 1))
+
+    def _note_diverged(self, record: int, because: str) -> None:
+        self._state.note_problem(because, diverged_at=max(1, record))
+        raise HubRefused(409, {"error": "DIVERGED", "message": because})
+
+    # --- contents
+
+    def _upload_contents(self, records: Sequence[UnsentRecord]) -> None:
+        wanted = dict(self._iter_contents(records))
+        withheld = self._state.select_withheld(wanted)
+        hashes = [hash for hash in wanted if hash not in withheld]
+        for start in range(0, len(hashes), MAX_ASKED_HASHES):
+            for hash in self._client.select_missing(hashes[start : start + MAX_ASKED_HASHES]):
+                data = self._read(hash, *wanted[hash])
+                if data is not None:
+                    self._upload(hash, data)
+
+    def _iter_contents(self, records: Sequence[UnsentRecord]) -> Iterator[tuple[str, tuple[Content | None, str]]]:
+        """The contents that records name, by hash, with their paths. A reply has neither."""
+        for each in records:
+            match each.record:
+                case IntentRecord(files=files):
+                    for change in files:
+                        for content in _select_shippable((change.before, change.after)):
+                            yield content.hash, (content, change.path)
+                case OutcomeRecord(reply=str(reply)):
+                    yield reply, (None, "")
+                case _:
+                    pass
+
+    def _read(self, hash: str, content: Content | None, path: str) -> bytes | None:
+        """The bytes; None if they are gone, or may not leave the machine."""
+        if content is None:
+            found = self._state.read_reply(hash)
+            data = unpack(found[0], packed=bool(found[1])) if found else None
+        else:
+            data = None
+            with suppress(ToolError):
+                data = self._read_content(content, path)
+        return data if data is not None and self._may_ship(path, data) else None
+
+    def _upload(self, hash: str, data: bytes) -> None:
+        try:
+            self._client.upload(hash, data)
+        except HubRefused as refused:
+            if refused.code not in ("HASH_MISMATCH", "TOO_LARGE"):
+                raise
+            log_swallowed()  # the file was written while it was read, or the hub takes smaller ones
+
+
+def _select_shippable(contents: Iterable[Content | None]) -> Iterator[ContentRef | StagedContent]:
+    """Files that have a hash and are not too large. Folders, links and whole trees are not shipped."""
+    for each in contents:
+        match each:
+            case ContentRef() | StagedContent(kind="file") if is_hash(each.hash) and each.size <= MAX_CONTENT_BYTES:
+                yield each
+            case _:
+                pass

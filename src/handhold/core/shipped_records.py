@@ -1,0 +1,183 @@
+"""Journal records as they are shipped to a hub: the lines of decision 22, verified as a chain.
+
+The hash of a record covers the exact bytes of its line, so a hub keeps the line as it came. The fields that it searches
+by are read from the line, and nothing is taken from the sender's word.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+RECORD_VERSION = 1
+START_DIGEST = bytes(32)  # the predecessor of the first record
+MAX_BATCH_RECORDS = 1_000
+MAX_BATCH_BYTES = 64 * 1024 * 1024  # a record of a command that changed many files is large by itself
+MAX_NUMBER = 2**63 - 1
+MICROSECONDS_PER_SECOND = 1_000_000
+MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
+COMMITTED_STATUSES = ("success", "partial")
+CALL_MEMBERS = {"session", "turn", "call_id", "tool", "dialect", "arguments"}
+KINDS = ("call", "intent", "outcome", "finish")
+
+
+class BadBatch(ValueError):
+    """Not a chain of records. The message says what is wrong with which line."""
+
+
+@dataclass(frozen=True)
+class ShippedChange:
+    """A file that an intent names; the hashes are empty if there is no content by hash."""
+
+    path: bytes
+    before: str
+    after: str
+
+
+@dataclass(frozen=True)
+class ShippedRecord:
+    """A line of the journal and what a hub searches by. Texts are bytes: they may contain invalid Unicode."""
+
+    number: int
+    previous: bytes
+    digest: bytes
+    line: bytes
+    seq: int
+    at: int  # microseconds since 1970, by the sandbox's clock
+    kind: str
+    session: bytes = b""  # of a call
+    is_committed: bool = False  # of an outcome: whether the call's changes are in effect
+    changes: tuple[ShippedChange, ...] = ()
+    takes_back: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """Consecutive records: each one names the hash of the one before."""
+
+    records: tuple[ShippedRecord, ...]
+
+    @property
+    def first(self) -> ShippedRecord:
+        return self.records[0]
+
+    @property
+    def last(self) -> ShippedRecord:
+        return self.records[-1]
+
+    @property
+    def size(self) -> int:
+        return sum(len(record.line) for record in self.records)
+
+    def after(self, number: int) -> "RecordBatch":
+        """What follows the record with this number."""
+        return RecordBatch(self.records[max(0, number - self.first.number + 1) :])
+
+
+def parse_batch(body: bytes) -> RecordBatch:
+    """The records of a body of lines. BadBatch if they are no chain."""
+    lines = body.removesuffix(b"\n").split(b"\n")
+    if len(lines) > MAX_BATCH_RECORDS:
+        raise BadBatch(f"{len(lines)} records; at most {MAX_BATCH_RECORDS} are accepted at once")
+    records: list[ShippedRecord] = []
+    for place, line in enumerate(lines, 1):
+        try:
+            record = parse_record(line)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
+            raise BadBatch(f"line {place} is not a journal record ({type(error).__name__})") from error
+        if records and (record.number, record.previous) != (records[-1].number + 1, records[-1].digest):
+            raise BadBatch(f"line {place} does not follow the line before it")
+        records.append(record)
+    return RecordBatch(tuple(records))
+
+
+def parse_record(line: bytes) -> ShippedRecord:
+    found: dict[str, Any] = json.loads(line.decode("utf-8"))
+    if found["version"] != RECORD_VERSION or found["kind"] not in KINDS:
+        raise ValueError("an unknown version or kind")
+    number, previous = _read_number(found["record"]), bytes.fromhex(found["previous"])
+    if not number or len(previous) != len(START_DIGEST) or (number == 1 and previous != START_DIGEST):
+        raise ValueError("a wrong number or predecessor")
+    if _read_number(found["at"]) >= MAX_TIME_US:
+        raise ValueError("a time is out of range")
+    kind, body = str(found["kind"]), found["body"]
+    _check_body(kind, body)
+    intent = kind == "intent"
+    return ShippedRecord(
+        number,
+        previous,
+        sha256(line).digest(),
+        line,
+        _read_number(found["seq"]),
+        _read_number(found["at"]),
+        kind,
+        session=read_text(body["session"]) if kind == "call" else b"",
+        is_committed=kind == "outcome" and body["status"] in COMMITTED_STATUSES,
+        changes=tuple(_read_change(each) for each in body["files"]) if intent else (),
+        takes_back=tuple(_read_number(each) for each in body["takes_back"]) if intent else (),
+    )
+
+
+def _check_body(kind: str, body: Mapping[str, Any]) -> None:
+    """Raise an error if the body lacks what an entry is made of: whoever reads it later must not fail."""
+    match kind:
+        case "call":
+            if set(body) != CALL_MEMBERS:
+                raise ValueError("wrong members")
+            read_texts(body)
+        case "intent":
+            read_texts(body["decision"])
+        case "outcome":
+            _read_number(body["time_us"])
+            read_text(body["status"])
+            read_text("" if body["code"] is None else body["code"])
+            read_texts(body["decision"] or {})
+        case _:
+            pass
+
+
+def read_texts(members: Mapping[str, Any]) -> dict[str, str]:
+    return {name: decode_text(read_text(value)) for name, value in members.items()}
+
+
+def _read_number(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
+        raise ValueError("not a number")
+    return value
+
+
+def read_text(value: object) -> bytes:
+    """A string as its bytes. What is not valid Unicode comes as an object with them in hex."""
+    match value:
+        case str():
+            return value.encode()
+        case {"bytes": str(digits)}:
+            return bytes.fromhex(digits)
+        case _:
+            raise TypeError("not a text")
+
+
+def _read_change(change: Mapping[str, Any]) -> ShippedChange:
+    return ShippedChange(read_text(change["path"]), _read_hash(change["before"]), _read_hash(change["after"]))
+
+
+def _read_hash(content: Mapping[str, Any] | None) -> str:
+    """The hash of a file's content; empty for a folder, a tree, a link, or a file that was too large to read."""
+    if content is None:
+        return ""
+    is_file = content["kind"] == "file" or (content["kind"] == "shelved" and content["thing"] == "file")
+    found = content.get("hash") if is_file else None
+    return found if isinstance(found, str) and is_hash(found) else ""
+
+
+def is_hash(text: str) -> bool:
+    return len(text) == 64 and not set(text) - set("0123456789abcdef")
+
+
+def decode_text(data: bytes) -> str:
+    """Any bytes as text; those that are no encoding of anything become escapes."""
+    try:
+        return data.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogateescape")

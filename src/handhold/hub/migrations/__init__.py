@@ -1,0 +1,39 @@
+"""The database schema of the hub: numbered SQL files, each applied once and in order."""
+
+from importlib.resources import files
+
+from psycopg import Connection
+from psycopg.rows import TupleRow
+
+LOCK_KEY = 0x48_48_4C_44  # of the advisory lock that keeps two hubs from migrating at once
+
+
+def migrate(connection: Connection[TupleRow]) -> int:
+    """Bring a database to the current version and return it. RuntimeError if it is newer than this program."""
+    folder = files(__name__)
+    scripts = sorted(each.name for each in folder.iterdir() if each.name.endswith(".sql"))
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK_KEY,))
+        connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)")
+        version = read_version(connection)
+        if version > len(scripts):
+            raise RuntimeError(f"the database has version {version}; this Handhold knows {len(scripts)}")
+        for script in scripts[version:]:
+            connection.execute(folder.joinpath(script).read_bytes())
+        connection.execute("DELETE FROM schema_version")
+        connection.execute("INSERT INTO schema_version VALUES (%s)", (len(scripts),))
+        add_partitions(connection)
+    return len(scripts)
+
+
+def read_version(connection: Connection[TupleRow]) -> int:
+    row = connection.execute("SELECT version FROM schema_version").fetchone()
+    return row[0] if row else 0
+
+
+def add_partitions(connection: Connection[TupleRow]) -> None:
+    """Make the tables of this month and the next."""
+    connection.execute(
+        "SELECT add_partitions(month::date)"
+        " FROM unnest(ARRAY[now() AT TIME ZONE 'UTC', now() AT TIME ZONE 'UTC' + interval '1 month']) AS month"
+    )

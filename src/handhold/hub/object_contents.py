@@ -1,0 +1,110 @@
+"""Contents by hash in an object store: S3, GCS, Azure or a folder, by one interface.
+
+Every workspace has its own objects, so naming a hash gives nothing to anybody who did not upload it. An upload goes to
+a staging key, is read back and verified, and only then moved to where readers look.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import IO, TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+from obstore.exceptions import BaseError
+from obstore.store import ObjectStore, from_url
+
+from handhold.core.ports.record_store import ChainId
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+STAGING_PREFIX, CONTENTS_PREFIX = "staging", "contents"
+STAGING_DAYS = 1  # before what an interrupted upload left is removed
+CHUNK_BYTES = 1024 * 1024
+DELETE_PORTION = 500
+
+
+class HashMismatch(ValueError):
+    """The uploaded bytes do not have the hash that they were announced with."""
+
+
+ObjectStoreError = BaseError
+
+
+class ObjectContents:
+    """Thread-safe."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+
+    @classmethod
+    def open(cls, url: str) -> "ObjectContents":
+        """By the URL of a bucket, such as s3://contents, or of a folder; credentials come from the environment."""
+        options = {"mkdir": True} if url.startswith("file:") else {"retry_config": {"max_retries": 3}}
+        return cls(cast(Any, from_url)(url, **options))
+
+    def upload(self, chain: ChainId, hash: str, data: IO[bytes]) -> int:
+        """Store a content and return its size. HashMismatch if it is another one."""
+        staged = f"{STAGING_PREFIX}/{chain.tenant}/{uuid4().hex}"
+        self._store.put(staged, data)
+        try:
+            found, size = sha256(), 0
+            for chunk in self._store.get(staged).stream(CHUNK_BYTES):
+                found.update(chunk)
+                size += len(chunk)
+            if found.hexdigest() != hash:
+                raise HashMismatch(hash)
+            self._store.rename(staged, _key(chain, hash))
+        except HashMismatch:
+            self._store.delete(staged)
+            raise
+        return size
+
+    def read(self, chain: ChainId, hash: str) -> Iterator[bytes] | None:
+        """The bytes in portions; None if there is no such content."""
+        try:
+            found = self._store.get(_key(chain, hash))
+        except FileNotFoundError:  # obstore's NotFoundError is one
+            return None
+        return map(bytes, found.stream(CHUNK_BYTES))
+
+    def delete(self, contents: Sequence[tuple[ChainId, str]]) -> None:
+        self._delete_keys([_key(chain, hash) for chain, hash in contents])
+
+    def delete_tenant(self, tenant: int) -> None:
+        """Remove all objects of a tenant."""
+        for prefix in (CONTENTS_PREFIX, STAGING_PREFIX):
+            for page in self._list(f"{prefix}/{tenant}/"):
+                self._delete_keys([each["path"] for each in page])
+
+    def sweep_staging(self) -> int:
+        """Remove what interrupted uploads left, and return how many."""
+        before = datetime.now(UTC) - timedelta(days=STAGING_DAYS)
+        count = 0
+        for page in self._list(f"{STAGING_PREFIX}/"):
+            left = [each["path"] for each in page if each["last_modified"] < before]
+            self._delete_keys(left)
+            count += len(left)
+        return count
+
+    def is_available(self) -> bool:
+        try:
+            for _ in self._list("probe/"):
+                break
+        except BaseError:
+            return False
+        return True
+
+    def _list(self, prefix: str) -> "Iterator[Sequence[ObjectMeta]]":
+        return iter(cast(Any, self._store).list(prefix))
+
+    def _delete_keys(self, keys: Sequence[str]) -> None:
+        for start in range(0, len(keys), DELETE_PORTION):
+            try:
+                self._store.delete(keys[start : start + DELETE_PORTION])
+            except FileNotFoundError:  # somebody else removed it
+                pass
+
+
+def _key(chain: ChainId, hash: str) -> str:
+    return f"{CONTENTS_PREFIX}/{chain.tenant}/{chain.workspace}/{hash[:2]}/{hash}"

@@ -1,0 +1,358 @@
+"""The record store on PostgreSQL, shared by any number of hub processes.
+
+All that two of them must agree on is one row: the head of a chain. An append moves it from the hash that the batch
+starts from to the hash that it ends with, in the statement that inserts the records. If the row was elsewhere, nothing
+is inserted.
+"""
+
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
+from typing import Any, LiteralString
+
+from psycopg import Connection, sql
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+from handhold.core.ports.record_store import (
+    MAX_DIVERGED_RECORDS,
+    ChainDiverged,
+    ChainHead,
+    ChainId,
+    HubEntry,
+    WorkspaceSummary,
+    select_new,
+)
+from handhold.core.shipped_entries import make_entry
+from handhold.core.shipped_records import RecordBatch
+from handhold.hub.quotas import TenantQuotas
+
+MAX_KEY_BYTES = 1000  # of a session or a path in an index
+MAX_RACES = 10  # of other hub processes for the same head, before a request gives up
+CONNECT_TIMEOUT_SECONDS = 5.0
+
+COMPARE: LiteralString = "record = %(record)s AND digest = %(previous)s AND diverged_at = 0"
+APPEND: LiteralString = """
+    WITH moved AS (
+        UPDATE workspaces SET record = %(last)s, digest = %(digest)s, claimed = %(claimed)s, seen = now(),
+            stored_records = stored_records + %(added)s, stored_bytes = stored_bytes + %(bytes)s
+        WHERE id = %(workspace)s AND {compare}
+        RETURNING tenant, id, generation
+    ), with_changes AS (
+        INSERT INTO changes SELECT tenant, id, generation, seq, now(), path
+        FROM moved, unnest(%(change_seqs)s::bigint[], %(change_paths)s::bytea[]) AS new (seq, path)
+    ), with_reversals AS (
+        INSERT INTO reversals SELECT tenant, id, generation, seq, call, now()
+        FROM moved, unnest(%(reversal_seqs)s::bigint[], %(reversal_calls)s::bigint[]) AS new (seq, call)
+        ON CONFLICT DO NOTHING
+    )
+    INSERT INTO records SELECT tenant, id, generation, number, now(), seq, kind, session, is_committed, digest, line
+    FROM moved, unnest(%(numbers)s::bigint[], %(seqs)s::bigint[], %(kinds)s::text[], %(sessions)s::bytea[],
+        %(committed)s::boolean[], %(digests)s::bytea[], %(lines)s::bytea[])
+        AS new (number, seq, kind, session, is_committed, digest, line)
+"""
+SELECT_HEAD: LiteralString = "SELECT record, digest, diverged_at FROM workspaces WHERE id = %s"
+SELECT_DIGESTS: LiteralString = """
+    SELECT records.digest FROM records JOIN workspaces ON id = workspace AND workspaces.generation = records.generation
+    WHERE workspace = %s AND records.record >= %s ORDER BY records.record LIMIT %s
+"""
+# Whether a call is undone: by an undo that was committed, and not redone since.
+IS_UNDONE: LiteralString = """
+    EXISTS (
+        SELECT 1 FROM reversals AS taken JOIN records AS ended USING (workspace, generation, seq)
+        WHERE taken.workspace = wanted.workspace AND taken.generation = wanted.generation AND taken.call = wanted.seq
+            AND ended.is_committed AND NOT EXISTS (
+                SELECT 1 FROM reversals AS again JOIN records AS ended USING (workspace, generation, seq)
+                WHERE again.workspace = taken.workspace AND again.generation = taken.generation
+                    AND again.call = taken.seq AND ended.is_committed
+            )
+    )
+"""
+SELECT_ENTRIES: LiteralString = """
+    SELECT workspaces.name, array_agg(line ORDER BY records.record), {undone}
+    FROM unnest(%(workspaces)s::bigint[], %(seqs)s::bigint[]) WITH ORDINALITY AS wanted (workspace, seq, place)
+    JOIN workspaces ON workspaces.id = wanted.workspace
+    JOIN records ON records.workspace = wanted.workspace AND records.generation = workspaces.generation
+        AND records.seq = wanted.seq
+    GROUP BY workspaces.name, wanted.workspace, wanted.seq, workspaces.generation, place
+    ORDER BY place DESC
+""".replace("{undone}", IS_UNDONE.replace("wanted.generation", "workspaces.generation"))  # pyright: ignore[reportAssignmentType]
+
+
+class PostgresRecordStore:
+    """Implements the port RecordStore. Thread-safe."""
+
+    def __init__(self, pool: ConnectionPool[Connection[TupleRow]]) -> None:
+        self._pool = pool
+        self._quotas = TenantQuotas()
+
+    @contextmanager
+    def for_tenant(self, tenant: int) -> Generator[Connection[TupleRow]]:
+        """A transaction that sees the rows of one tenant only."""
+        with self._pool.connection() as connection, connection.transaction():
+            connection.execute(
+                "SELECT set_config('role', 'handhold_tenant', true), set_config('handhold.tenant', %s, true)",
+                (str(tenant),),
+            )
+            yield connection
+
+    def open_chain(self, tenant: int, name: str) -> ChainId:
+        with self.for_tenant(tenant) as connection:
+            connection.execute(
+                "INSERT INTO workspaces (tenant, name) VALUES (%s, %s) ON CONFLICT DO NOTHING", (tenant, name)
+            )
+            row = connection.execute("SELECT id FROM workspaces WHERE name = %s", (name,)).fetchone()
+        assert row is not None
+        return ChainId(tenant, row[0])
+
+    def find_chain(self, tenant: int, name: str) -> ChainId | None:
+        with self.for_tenant(tenant) as connection:
+            row = connection.execute("SELECT id FROM workspaces WHERE name = %s", (name,)).fetchone()
+        return ChainId(tenant, row[0]) if row else None
+
+    def head(self, chain: ChainId) -> ChainHead:
+        with self.for_tenant(chain.tenant) as connection:
+            return _read_head(connection, chain)
+
+    # --- appending
+
+    def append(self, chain: ChainId, batch: RecordBatch, *, claimed: int) -> ChainHead:
+        """The usual batch continues the chain: one statement. Otherwise the head tells what of it is new."""
+        with self.for_tenant(chain.tenant) as connection:
+            self._quotas.check(connection, chain.tenant)
+            if _try_append(connection, chain, batch, claimed):
+                return ChainHead(batch.last.number, batch.last.digest)
+        for _ in range(MAX_RACES):
+            try:
+                with self.for_tenant(chain.tenant) as connection:
+                    head = _read_head(connection, chain)
+                    new = _select_new(connection, chain, head, batch)
+                    if not new.records:
+                        return head
+                    if _try_append(connection, chain, new, claimed):
+                        return ChainHead(new.last.number, new.last.digest)
+            except ChainDiverged as found:
+                self._keep_apart(chain, batch, found.head)
+                raise
+        raise TimeoutError("other requests kept moving the head of this chain")
+
+    def _keep_apart(self, chain: ChainId, batch: RecordBatch, head: ChainHead) -> None:
+        """Keep the first batches of a diverged chain, and mark the workspace."""
+        with self.for_tenant(chain.tenant) as connection:
+            connection.execute(
+                "UPDATE workspaces SET diverged_at = %s, seen = now() WHERE id = %s AND diverged_at = 0",
+                (head.diverged_at, chain.workspace),
+            )
+            connection.execute(
+                "INSERT INTO diverged (tenant, workspace, digest, line)"
+                " SELECT %(tenant)s, %(workspace)s, digest, line"
+                " FROM unnest(%(digests)s::bytea[], %(lines)s::bytea[]) AS new (digest, line)"
+                " WHERE (SELECT count(*) FROM diverged WHERE workspace = %(workspace)s) < %(most)s"
+                " ON CONFLICT DO NOTHING",
+                {
+                    "tenant": chain.tenant,
+                    "workspace": chain.workspace,
+                    "digests": [each.digest for each in batch.records],
+                    "lines": [each.line for each in batch.records],
+                    "most": MAX_DIVERGED_RECORDS,
+                },
+            )
+
+    def restart(self, chain: ChainId) -> None:
+        with self.for_tenant(chain.tenant) as connection:
+            connection.execute(
+                "UPDATE workspaces SET generation = generation + 1, record = 0, digest = %s, diverged_at = 0"
+                " WHERE id = %s",
+                (ChainHead().digest, chain.workspace),
+            )
+
+    # --- reading
+
+    def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
+        return self._select_lines(chain, "records.record > %s ORDER BY records.record LIMIT %s", after, limit)
+
+    def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
+        return self._select_lines(chain, "seq = %s ORDER BY records.record", seq)
+
+    def _select_lines(self, chain: ChainId, where: LiteralString, *values: int) -> list[bytes]:
+        with self.for_tenant(chain.tenant) as connection:
+            rows = connection.execute(
+                "SELECT line FROM records JOIN workspaces ON id = workspace"
+                " AND workspaces.generation = records.generation WHERE workspace = %s AND " + where,
+                (chain.workspace, *values),
+            )
+            return [line for (line,) in rows]
+
+    def read_diverged(self, chain: ChainId) -> Sequence[bytes]:
+        with self.for_tenant(chain.tenant) as connection:
+            rows = connection.execute("SELECT line FROM diverged WHERE workspace = %s ORDER BY id", (chain.workspace,))
+            return [line for (line,) in rows]
+
+    def list_workspaces(self, tenant: int) -> Sequence[WorkspaceSummary]:
+        with self.for_tenant(tenant) as connection:
+            rows = connection.execute(
+                "SELECT name, record, digest, diverged_at, claimed, extract(epoch FROM seen), stored_bytes"
+                " FROM workspaces ORDER BY name"
+            )
+            return [
+                WorkspaceSummary(name, ChainHead(*head), claimed, float(seen), size)
+                for name, *head, claimed, seen, size in rows
+            ]
+
+    def list_calls(
+        self, tenant: int, *, workspace: str | None = None, session: str | None = None, last: int = 20
+    ) -> Sequence[HubEntry]:
+        conditions: list[LiteralString] = ["records.tenant = %(tenant)s", "kind = 'call'"]
+        order: LiteralString = "received DESC, records.record DESC"
+        if workspace is not None:
+            conditions.append("workspace = (SELECT id FROM workspaces WHERE name = %(workspace)s)")
+            order = "seq DESC"
+        if session is not None:
+            conditions.append("session = %(session)s")
+        with self.for_tenant(tenant) as connection:
+            rows = connection.execute(
+                sql.SQL(
+                    "SELECT workspace, seq FROM records JOIN workspaces ON id = workspace"
+                    " AND workspaces.generation = records.generation WHERE {} ORDER BY {} LIMIT %(last)s"
+                ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions)), sql.SQL(order)),
+                {
+                    "tenant": tenant,
+                    "workspace": workspace,
+                    "session": make_session_key((session or "").encode("utf-8", "surrogatepass")),
+                    "last": last,
+                },
+            ).fetchall()
+            return _read_entries(connection, rows)
+
+    def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
+        key = path.encode("utf-8", "surrogatepass")[:MAX_KEY_BYTES]
+        where: LiteralString = "" if workspace is None else " AND workspaces.name = %(workspace)s"
+        with self.for_tenant(tenant) as connection:
+            rows = connection.execute(
+                "SELECT workspace, seq FROM changes JOIN workspaces ON id = workspace"
+                " AND workspaces.generation = changes.generation"
+                " WHERE changes.tenant = %(tenant)s AND (path = %(path)s OR (path > %(below)s AND path < %(beyond)s))"
+                + where
+                + " GROUP BY workspace, seq ORDER BY max(received) DESC, seq DESC LIMIT %(last)s",
+                {
+                    "tenant": tenant,
+                    "path": key,
+                    "below": key + b"/",
+                    "beyond": key + b"0",
+                    "workspace": workspace,
+                    "last": last,
+                },
+            ).fetchall()
+            return _read_entries(connection, rows)
+
+    # --- contents
+
+    def select_present(self, chain: ChainId, hashes: Collection[str]) -> set[str]:
+        with self.for_tenant(chain.tenant) as connection:
+            keys = (chain.workspace, [bytes.fromhex(each) for each in hashes])
+            rows = connection.execute("SELECT hash FROM contents WHERE workspace = %s AND hash = ANY(%s)", keys)
+            found = {hash.hex() for (hash,) in rows}
+            # Retention spares for a day and an hour what was asked for, so that this need not write every time.
+            connection.execute(
+                "UPDATE contents SET used = now()"
+                " WHERE workspace = %s AND hash = ANY(%s) AND used < now() - interval '1 hour'",
+                keys,
+            )
+            return found
+
+    def add_content(self, chain: ChainId, hash: str, size: int) -> None:
+        with self.for_tenant(chain.tenant) as connection:
+            self._quotas.check(connection, chain.tenant)
+            connection.execute(
+                "WITH new AS (INSERT INTO contents (tenant, workspace, hash, size)"
+                " VALUES (%(tenant)s, %(workspace)s, %(hash)s, %(size)s) ON CONFLICT DO NOTHING RETURNING size)"
+                " UPDATE workspaces SET stored_bytes = stored_bytes + new.size FROM new WHERE id = %(workspace)s",
+                {"tenant": chain.tenant, "workspace": chain.workspace, "hash": bytes.fromhex(hash), "size": size},
+            )
+
+
+def _read_head(connection: Connection[TupleRow], chain: ChainId) -> ChainHead:
+    row = connection.execute(SELECT_HEAD, (chain.workspace,)).fetchone()
+    return ChainHead(*row) if row else ChainHead()
+
+
+def _select_new(connection: Connection[TupleRow], chain: ChainId, head: ChainHead, batch: RecordBatch) -> RecordBatch:
+    if head.diverged_at:
+        raise ChainDiverged(head)
+    stored: list[bytes] = []
+    if batch.first.number <= head.record:
+        first, most = batch.first.number, len(batch.records)
+        stored = [digest for (digest,) in connection.execute(SELECT_DIGESTS, (chain.workspace, first, most))]
+    return select_new(head, batch, stored)
+
+
+def _try_append(connection: Connection[TupleRow], chain: ChainId, batch: RecordBatch, claimed: int) -> bool:
+    """Append the batch if the chain ends where it starts: compare-and-swap."""
+    records = batch.records
+    changes = [
+        (record.seq, path)
+        for record in records
+        for path in dict.fromkeys(change.path[:MAX_KEY_BYTES] for change in record.changes)
+    ]
+    reversals = [(record.seq, call) for record in records for call in record.takes_back]
+    values: dict[str, Any] = {
+        "workspace": chain.workspace,
+        "record": batch.first.number - 1,
+        "previous": batch.first.previous,
+        "last": batch.last.number,
+        "digest": batch.last.digest,
+        "claimed": max(claimed, batch.last.number),
+        "added": len(records),
+        "bytes": batch.size,
+        "change_seqs": [seq for seq, _ in changes],
+        "change_paths": [path for _, path in changes],
+        "reversal_seqs": [seq for seq, _ in reversals],
+        "reversal_calls": [call for _, call in reversals],
+        "numbers": [each.number for each in records],
+        "seqs": [each.seq for each in records],
+        "kinds": [each.kind for each in records],
+        "sessions": [make_session_key(each.session) if each.kind == "call" else None for each in records],
+        "committed": [each.is_committed if each.kind == "outcome" else None for each in records],
+        "digests": [each.digest for each in records],
+        "lines": [each.line for each in records],
+    }
+    statement = sql.SQL(APPEND).format(compare=sql.SQL(COMPARE))
+    return connection.execute(statement, values).rowcount > 0
+
+
+def make_session_key(session: bytes) -> bytes:
+    """A session's name in the index, which has no room for a long one."""
+    if len(session) <= MAX_KEY_BYTES:
+        return session
+    return session[: MAX_KEY_BYTES - 32] + sha256(session).digest()
+
+
+def _read_entries(connection: Connection[TupleRow], calls: Sequence[tuple[int, int]]) -> list[HubEntry]:
+    """The entries of these calls of the newest first, oldest first. Retention may have taken the start of a call."""
+    if not calls:
+        return []
+    values = {"workspaces": [workspace for workspace, _ in calls], "seqs": [seq for _, seq in calls]}
+    rows = connection.execute(SELECT_ENTRIES, values).fetchall()
+    return [
+        HubEntry(name, make_entry(lines, undone=undone))
+        for name, lines, undone in rows
+        if any(b'"kind":"call"' in line for line in lines)
+    ]
+
+
+def open_pool(conninfo: str, *, max_size: int = 16) -> ConnectionPool[Connection[TupleRow]]:
+    """A pool of connections that wait for the disk at every commit, whatever the server's setting is."""
+
+    def configure(connection: Connection[TupleRow]) -> None:
+        connection.execute("SET synchronous_commit = on")
+        connection.commit()
+
+    return ConnectionPool(
+        conninfo,
+        min_size=1,
+        max_size=max_size,
+        timeout=CONNECT_TIMEOUT_SECONDS,
+        configure=configure,
+        kwargs={"connect_timeout": int(CONNECT_TIMEOUT_SECONDS)},
+        open=True,
+    )

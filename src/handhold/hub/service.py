@@ -1,0 +1,102 @@
+"""A hub process: its stores by their addresses, its HTTP server, and its upkeep once an hour."""
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+import uvicorn
+from psycopg import Error as PostgresError
+
+from handhold.core.ports.record_store import RecordStore
+from handhold.hub.access import TokenStore
+from handhold.hub.app import HubApp, LogLine, log_to_stderr
+from handhold.hub.local_records import SqliteRecordStore
+from handhold.hub.migrations import add_partitions, migrate
+from handhold.hub.object_contents import ObjectContents, ObjectStoreError
+from handhold.hub.postgres import PostgresRecordStore, open_pool
+from handhold.hub.tenants import PostgresTenants
+
+UPKEEP_SECONDS = 3600
+KEEP_ALIVE_SECONDS = 120  # longer than an idle uplink keeps its connection
+MAX_BACKLOG = 4096
+
+
+@dataclass(frozen=True)
+class HubStores:
+    """`tenants` is None on one machine: there is one tenant, without quotas and retention."""
+
+    records: RecordStore
+    tokens: TokenStore
+    contents: ObjectContents
+    tenants: PostgresTenants | None
+    upkeep: Callable[[], None]
+
+
+@contextmanager
+def open_stores(database: str, contents: str) -> Generator[HubStores]:
+    """By the address of a PostgreSQL database and of a bucket; or by a folder, and the contents go there too."""
+    if not database.startswith(("postgresql:", "postgres:")):
+        folder = Path(database).absolute()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        store = SqliteRecordStore(folder / "hub.db")
+        objects = ObjectContents.open(contents or (folder / "contents").as_uri())
+        try:
+            yield HubStores(store, store, objects, None, lambda: None)
+        finally:
+            store.close()
+        return
+    with open_pool(database) as pool:
+        with pool.connection() as connection:
+            migrate(connection)
+        tenants, objects = PostgresTenants(pool), ObjectContents.open(contents)
+
+        def keep_up() -> None:
+            with pool.connection() as connection:
+                add_partitions(connection)
+            tenants.apply_retention(objects)
+            objects.sweep_staging()
+
+        yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up)
+
+
+def serve(
+    stores: HubStores, host: str, port: int, *, log: LogLine | None = log_to_stderr, on_ready: Callable[[str], None]
+) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    app = HubApp(stores.records, stores.tokens, stores.contents, log=log)
+    config = uvicorn.Config(
+        app.asgi,
+        host,
+        port,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=10,
+        backlog=MAX_BACKLOG,
+    )
+    server = uvicorn.Server(config)
+    sock = config.bind_socket()
+    stopped = Event()
+    upkeep = Thread(target=_keep_up, args=(stores.upkeep, stopped), daemon=True)
+    upkeep.start()
+    name, bound = sock.getsockname()[:2]
+    on_ready(f"http://{name}:{bound}")
+    try:
+        server.run([sock])
+    finally:
+        stopped.set()
+
+
+def _keep_up(work: Callable[[], None], stopped: Event) -> None:
+    while True:
+        try:
+            work()
+        except (PostgresError, ObjectStoreError) as error:
+            sys.stderr.write(f"upkeep failed, and is tried again: {type(error).__name__}: {error}\n")
+        if stopped.wait(UPKEEP_SECONDS):
+            return

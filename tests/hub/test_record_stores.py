@@ -1,0 +1,70 @@
+"""The published suite, on SQLite and on PostgreSQL, and the proof that it bites."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from handhold.core.ports.record_store import ChainId, RecordStore
+from handhold.hub import postgres as postgres_store
+from handhold.hub.local_records import SqliteRecordStore
+from handhold.hub.migrations import migrate
+from handhold.hub.postgres import PostgresRecordStore, open_pool
+from tests.hub.servers import Postgres
+from tests.suites.record_store_suite import RecordStoreSuite, batch, journal
+
+
+@pytest.fixture(scope="module")
+def shared_pool(postgres: Postgres):
+    url = postgres.make_database("record_stores")
+    with psycopg.connect(url) as connection:
+        migrate(connection)
+        connection.execute("INSERT INTO tenants (name) VALUES ('mine'), ('theirs')")
+    with open_pool(url) as pool:
+        yield pool
+
+
+class TestSqlite(RecordStoreSuite):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Iterator[RecordStore]:
+        store = SqliteRecordStore(tmp_path / "hub.db")
+        yield store
+        store.close()
+
+
+class TestPostgres(RecordStoreSuite):
+    @pytest.fixture
+    def store(self, shared_pool) -> RecordStore:
+        return PostgresRecordStore(shared_pool)
+
+
+def test_the_suite_bites(shared_pool, monkeypatch: pytest.MonkeyPatch):
+    """With the compare-and-swap off, records land more than once."""
+    monkeypatch.setattr(postgres_store, "COMPARE", "%(record)s >= 0 AND %(previous)s::bytea IS NOT NULL")
+    store = PostgresRecordStore(shared_pool)
+    suite = RecordStoreSuite()
+    with pytest.raises(Exception) as failure:  # noqa: PT011 - whichever part of it fails
+        suite.test_of_many_senders_of_the_same_records_each_record_lands_once(store, store.open_chain(1, "bites"))
+    assert failure.type.__name__ in ("AssertionError", "ChainDiverged", "UniqueViolation"), failure.value
+
+
+def test_a_query_without_a_condition_sees_one_tenant_only(shared_pool):
+    """Row-level security is the second wall."""
+    store = PostgresRecordStore(shared_pool)
+    chains = [store.open_chain(tenant, "walls") for tenant in (1, 2)]
+    for chain in chains:
+        store.append(chain, batch(journal(1)), claimed=4)
+        store.add_content(chain, "ab" * 32, 1)
+    for table in ("workspaces", "records", "changes", "contents", "tenants", "reversals", "diverged", "tokens"):
+        with store.for_tenant(2) as connection:
+            column = "id" if table == "tenants" else "tenant"
+            seen = {row[0] for row in connection.execute(f"SELECT {column} FROM {table}".encode())}
+        assert seen <= {2}
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), store.for_tenant(2) as connection:
+        connection.execute("INSERT INTO workspaces (tenant, name) VALUES (1, 'intruder')")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege), store.for_tenant(2) as connection:
+        connection.execute("UPDATE tenants SET max_bytes = 1")
+    with store.for_tenant(2) as connection:
+        assert connection.execute("UPDATE workspaces SET record = 0 WHERE tenant = 1").rowcount == 0
+    assert store.head(ChainId(1, chains[0].workspace)).record == 4
