@@ -143,7 +143,9 @@ def print_trajectory(options: ToolboxOptions, form: str, last: int | None, *, ev
     return 0
 
 
-def print_hub_log(url: str, workspace: str | None, session: str, path: str | None, last: int | None, *, as_json: bool) -> int:
+def print_hub_log(
+    url: str, workspace: str | None, session: str, path: str | None, last: int | None, *, as_json: bool
+) -> int:
     """The calls that a hub has, of all workspaces or one."""
     from handhold.cli.hub_reading import connect, list_calls, list_diverged
 
