@@ -35,6 +35,7 @@ class Operation:
 
     command: str
     apply: Callable[[Tree], set[str]]
+    moved: tuple[str, str] = "", ""  # from where to where
 
 
 class Operations:
@@ -131,7 +132,7 @@ class Operations:
             tree.update({new + each.removeprefix(path): node for each, node in moved.items()})
             return {*moved, *(new + each.removeprefix(path) for each in moved)}
 
-        return Operation(f"mv -T {path} {new}", apply)
+        return Operation(f"mv -T {path} {new}", apply, (path, new))
 
 
 def _write(path: str, lines: list[str] | tuple[str, ...]) -> str:
@@ -166,6 +167,10 @@ class ModelFork:
         for operation in operations:
             touched = operation.apply(after)
             changed |= touched
+            source, target = operation.moved
+            # A folder that the fork made and renamed hides what the base gets there; one of the base is copied instead.
+            if target and after[target][0] == "folder" and source not in base:
+                self.hidden.add(target)
             for path in sorted(
                 touched | {each for one in touched for each in above(one)}
             ):  # an overlay copies those above
