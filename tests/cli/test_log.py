@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from handhold.cli.commands import handhold
 from handhold.cli.diffstat import FileDiffStat, count_files, format_stats
 from handhold.cli.git_files import git_folder, is_git_internal
-from handhold.cli.log import find_command
 from handhold.cli.reversal import format_reversal
+from handhold.core.entry_summary import find_command
 from tests.suites.machine import has_shadows
 
 with_overlay = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
