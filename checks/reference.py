@@ -165,6 +165,7 @@ EXTRAS = {
     "openai-agents": "the adapter for the OpenAI Agents SDK",
     "pdf": "shows the pages of a PDF",
     "pydantic-ai": "the adapter for Pydantic AI",
+    "review": "`handhold review`",
     "search": "ripgrep, where the system has none",
     "otel": "[spans and metrics](../how-to/traces.md), by OpenTelemetry's API",
     "shell": "sandbox and parser of commands",
