@@ -44,10 +44,18 @@ def test_every_command_says_what_it_does_and_how_it_ends(name: str):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name in COMMANDS if name not in (*SERVERS, "run", "watch", "fork", "hook", "hub")]
+    "name", [name for name in COMMANDS if name not in (*SERVERS, "review", "run", "watch", "fork", "hook", "hub")]
 )
 def test_every_command_speaks_to_programs_too(name: str):
     assert any(option.name == "as_json" for option in command(name).params)
+
+
+def test_without_its_extra_the_review_page_names_it():
+    code = "import sys; sys.modules['jinja2'] = None\nsys.argv[1:] = ['review', '--no-browser']\nfrom handhold.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    assert (done.returncode, "pip install 'handhold[review]'" in done.stderr, done.stdout) == (1, True, "")
 
 
 @pytest.mark.parametrize("name", SERVERS)

@@ -128,6 +128,7 @@ def _mark_words(lines: Sequence[_Line]) -> dict[int, tuple[int, int]]:
             continue
         head = _count_common(old.text, new.text)
         tail = _count_common(old.text[head:][::-1], new.text[head:][::-1])
+        head, tail = _widen(old.text, new.text, head, tail)
         shared = len((old.text[:head] + old.text[len(old.text) - tail :]).strip())
         if shared < MIN_COMMON_SHARE * max(len(old.text.strip()), len(new.text.strip()), 1):
             continue
@@ -135,6 +136,19 @@ def _mark_words(lines: Sequence[_Line]) -> dict[int, tuple[int, int]]:
             if head < len(line.text) - tail:
                 found[id(line)] = (head, len(line.text) - tail)
     return found
+
+
+def _widen(one: str, other: str, head: int, tail: int) -> tuple[int, int]:
+    """The same common ends, without parts of words."""
+
+    def splits_word(text: str, at: int) -> bool:
+        return 0 < at < len(text) and (text[at - 1] + text[at]).replace("_", "a").isalnum()
+
+    while head and (splits_word(one, head) or splits_word(other, head)):
+        head -= 1
+    while tail and (splits_word(one, len(one) - tail) or splits_word(other, len(other) - tail)):
+        tail -= 1
+    return head, tail
 
 
 def _count_common(one: str, other: str) -> int:

@@ -121,7 +121,7 @@ def build_question(pending: PendingApproval, *, is_waiting: bool, commands_reach
         folded_lines=sum(each.diff.total - each.diff.shown for each in effects),
         added=sum(each.diff.added for each in effects),
         removed=sum(each.diff.removed for each in effects),
-        age=format_duration(age),
+        age=format_duration(max(1.0, age)),
         time_left=format_duration(max(0.0, left)) if is_waiting else "",
         is_waiting=is_waiting,
         needs_token=pending.shares_loopback or commands_reach_page,
