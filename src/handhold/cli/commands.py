@@ -83,7 +83,8 @@ class LazyGroup(click.Group):
         except ModuleNotFoundError as error:
             module = (error.name or "").partition(".")[0]
             is_review = ctx.invoked_subcommand == "review" and module in REVIEW_MODULES
-            if extra := "review" if is_review else EXTRA_BY_MODULE.get(module):
+            named = EXTRA_BY_MODULE.get(module)
+            if extra := "review" if is_review else named and ("hub" if ctx.invoked_subcommand == "hub" else named):
                 raise click.ClickException(f"This command needs an extra: pip install 'handhold[{extra}]'") from None
             raise
 
