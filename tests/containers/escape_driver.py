@@ -58,6 +58,7 @@ class Heard:
 
 
 def lay_out() -> None:
+    subprocess.run(["chmod", "-Rf", "u+rwx", str(TOP)], check=False)  # the state has a folder that nobody may enter
     shutil.rmtree(TOP, ignore_errors=True)
     for folder in (ROOT / ".git/hooks", ROOT / "sub", OUTSIDE, HOME / ".ssh", HOME / ".aws", STATE):
         folder.mkdir(parents=True)
