@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -179,27 +179,26 @@ def rage(
     next_restart = time.monotonic() + pause
     turn = 0
     with ThreadPoolExecutor(32) as pool:
-        pending = []
+        pending: dict[int, Future[None]] = {}  # by port: what is being started is not killed, or it would be lost
         while time.monotonic() < until:
             time.sleep(HUB_KILL_SECONDS)
-            hub = choose.choice(hubs)
-            hub.kill(signal.SIGKILL)
-            found.hub_kills += 1
-            pending.append(pool.submit(start_again, hub))
+            for each in [each for each in pending.values() if each.done()]:
+                each.result()
+            ready = [hub for hub in hubs if hub.port not in pending or pending[hub.port].done()]
+            if ready:
+                hub = choose.choice(ready)
+                hub.kill(signal.SIGKILL)
+                found.hub_kills += 1
+                pending[hub.port] = pool.submit(start_again, hub)
             if time.monotonic() >= next_restart and turn < 2 * restarts:
-                if turn % 2 == 0:
-                    postgres.kill(signal.SIGKILL if turn == 0 else signal.SIGINT)
-                    found.postgres_restarts += 1
-                    pending.append(pool.submit(start_again, postgres))
-                else:
-                    seaweed.kill(signal.SIGKILL)
-                    found.seaweed_restarts += 1
-                    pending.append(pool.submit(start_again, seaweed))
+                server = (postgres, seaweed)[turn % 2]
+                server.kill(signal.SIGINT if server is postgres and turn else signal.SIGKILL)
+                found.postgres_restarts += server is postgres
+                found.seaweed_restarts += server is seaweed
+                pending[server.port] = pool.submit(start_again, server)
                 turn += 1
                 next_restart += pause
-            while pending and pending[0].done():
-                pending.pop(0).result()
-        for each in pending:
+        for each in pending.values():
             each.result()
     for hub in hubs:
         if hub.has_ended():
