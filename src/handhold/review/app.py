@@ -234,7 +234,8 @@ class ReviewApp:
         return self._pages.render(request, "answered.html", question=view, choice=choice, word=word)
 
     def _ask_again(self, request: Request, pending: PendingApproval, problem: str, status: int) -> Response:
-        view, number = self._pages.view_question(pending), 1
+        ids = [each.id for each in self._pages.list_pending()]
+        view, number = self._pages.view_question(pending), ids.index(pending.id) + 1 if pending.id in ids else 1
         return self._pages.render(
             request, "question_page.html", status, question=view, number=number, opened="", problem=problem
         )
