@@ -16,6 +16,9 @@ from handhold.core.text.token_rules import ENVIRONMENT_RULE, make_token_redactor
 from handhold.pipeline.secret_files import SecretFiles
 
 
+KNOWN_ONLY = float("-inf")  # as `since`: what is known is enough
+
+
 def find_environment_secrets(environment: Mapping[str, str] = os.environ) -> tuple[Secret, ...]:
     """The values of our own environment whose names or shapes say that they are secret."""
     found = (

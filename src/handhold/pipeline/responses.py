@@ -41,7 +41,7 @@ from handhold.dialects.problems import format_problems
 from handhold.pipeline import dropped_undo
 from handhold.pipeline.context import CallContext, call_facts, elapsed_ms
 from handhold.pipeline.idempotency import ReplayLog
-from handhold.pipeline.redaction import redact_facts
+from handhold.pipeline.redaction import KNOWN_ONLY, redact_facts
 from handhold.pipeline.session import Session
 
 # Errors that show parts of a file to be quoted in the next call: like what Read shows, they are not altered.
@@ -115,7 +115,7 @@ class Responder:
             self._remember_stale(error)
         facts = {**error.facts(), **call_facts(repaired, problems)}
         if not isinstance(error, QUOTES_OF_FILES):
-            redact = session.redaction.make_redactor()
+            redact = session.redaction.make_redactor(KNOWN_ONLY)  # an error does not wait for a walk
             text, facts = redact(text), redact_facts(facts, redact)
         facts["time_ms"] = elapsed_ms(started)
         return self._frame(Reply("error", text, facts, error.code, error.error_source.value), tool, arguments)
