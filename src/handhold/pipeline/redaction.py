@@ -15,7 +15,6 @@ from handhold.core.text.secrets import Secret, find_secrets
 from handhold.core.text.token_rules import ENVIRONMENT_RULE, make_token_redactor
 from handhold.pipeline.secret_files import SecretFiles
 
-
 KNOWN_ONLY = float("-inf")  # as `since`: what is known is enough
 
 
