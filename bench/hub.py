@@ -46,7 +46,7 @@ def started() -> Iterator[tuple[Postgres, Hub, list[str]]]:
         folder.chmod(0o755)
         postgres = Postgres(folder / "postgres")
         with running(postgres):
-            database, contents = postgres.make_database("bench"), (folder / "contents").as_uri()
+            database, contents = postgres.make_database(), (folder / "contents").as_uri()
             with open_stores(database, contents) as stores:
                 assert stores.tenants
                 tenant = stores.tenants.add_tenant("bench", TenantLimits())
@@ -156,7 +156,7 @@ def measure_queries(records: int) -> None:
         folder.chmod(0o755)
         postgres = Postgres(folder / "postgres")
         with running(postgres):
-            database = postgres.make_database("bench")
+            database = postgres.make_database()
             with open_stores(database, (folder / "contents").as_uri()) as stores:
                 assert stores.tenants
                 tenant = stores.tenants.add_tenant("bench", TenantLimits())

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from handhold import Toolbox
 from handhold.cli.commands import handhold
-from tests.scale import NIGHTLY
 
 HARBOR = "harbor==0.25.0"  # needs Python 3.12; the module with the model runs on ours too
 
@@ -58,8 +57,7 @@ def test_jsonl_has_one_object_per_call(workspace: list[str]):
     assert [row["status"] for row in rows] == ["success", "success", "error", "success"]
 
 
-@pytest.mark.skipif(not NIGHTLY, reason="fetches Harbor")
-@pytest.mark.nightly(sampled_by="test_the_calls_of_a_turn_are_one_step")
+@pytest.mark.nightly(sampled_by="tests/cli/test_trajectory.py::test_the_calls_of_a_turn_are_one_step")
 def test_it_is_valid_by_harbors_own_model(workspace: list[str], tmp_path: Path):
     pip = which("pip") or "pip"
     fetch = [

@@ -97,7 +97,7 @@ def run(
         postgres, seaweed = Postgres(folder / "postgres"), SeaweedFS(folder / "seaweed")
         stack.enter_context(running(seaweed))
         stack.enter_context(running(postgres))
-        database = postgres.make_database("hub")
+        database = postgres.make_database()
         os.environ.update(seaweed.environment)
         env = {
             **seaweed.environment,

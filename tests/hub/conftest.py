@@ -27,7 +27,7 @@ def seaweed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedFS]:
 @pytest.fixture
 def database(postgres: Postgres, tmp_path: Path) -> str:
     """A database of the hub's schema, for one test."""
-    url = postgres.make_database(f"hub_{tmp_path.name}_{id(tmp_path)}")
+    url = postgres.make_database()
     with psycopg.connect(url) as connection:
         migrate(connection)
     return url

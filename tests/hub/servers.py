@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 import psycopg
 
@@ -157,7 +158,9 @@ class Postgres(Server):
             return True
         return False
 
-    def make_database(self, name: str) -> str:
+    def make_database(self) -> str:
+        """An empty database of its own, as a URL."""
+        name = f"test_{token_hex(8)}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}"'.encode())
         return self.url(name)

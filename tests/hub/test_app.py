@@ -29,9 +29,7 @@ def stores(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
         seaweed: SeaweedFS = request.getfixturevalue("seaweed")
         for name, value in seaweed.environment.items():
             monkeypatch.setenv(name, value)
-        stores = opened.enter_context(
-            open_stores(postgres.make_database(f"app_{tmp_path.name}"), f"{seaweed.url}/{tmp_path.name}")
-        )
+        stores = opened.enter_context(open_stores(postgres.make_database(), f"{seaweed.url}/{tmp_path.name}"))
         assert stores.tenants
         assert stores.tenants.add_tenant("first", TenantLimits()) == 1
         yield stores

@@ -17,7 +17,7 @@ from tests.suites.record_store_suite import RecordStoreSuite, batch, journal
 
 @pytest.fixture(scope="module")
 def shared_pool(postgres: Postgres):
-    url = postgres.make_database("record_stores")
+    url = postgres.make_database()
     with psycopg.connect(url) as connection:
         migrate(connection)
         connection.execute("INSERT INTO tenants (name) VALUES ('mine'), ('theirs')")

@@ -65,8 +65,8 @@ def hubs(postgres: Postgres, seaweed: SeaweedFS) -> Iterator[tuple[Two, Two]]:
     with pytest.MonkeyPatch.context() as patch:
         for name, value in seaweed.environment.items():
             patch.setenv(name, value)
-        first = open_stores(postgres.make_database("tenants_full"), f"{seaweed.url}/full")
-        second = open_stores(postgres.make_database("tenants_empty"), f"{seaweed.url}/empty")
+        first = open_stores(postgres.make_database(), f"{seaweed.url}/full")
+        second = open_stores(postgres.make_database(), f"{seaweed.url}/empty")
         with first as full, second as empty:
             yield Two(full, populated=True), Two(empty, populated=False)
 
@@ -162,7 +162,7 @@ def stores(
 ) -> Iterator[HubStores]:
     for name, value in seaweed.environment.items():
         monkeypatch.setenv(name, value)
-    with open_stores(postgres.make_database(f"limits_{tmp_path.name}"), f"{seaweed.url}/{tmp_path.name}") as stores:
+    with open_stores(postgres.make_database(), f"{seaweed.url}/{tmp_path.name}") as stores:
         yield stores
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from handhold import OutputChunk, Question, Reply, Rule, Target, Toolbox
 from handhold.core.ports.policy import Decision, Verb, Verdict
@@ -885,10 +885,15 @@ class Histories(RuleBasedStateMachine):
 
 # To find a shorter history would take longer than the test may.
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)
-Histories.TestCase.settings = settings(
-    max_examples=examples(30), stateful_step_count=14, deadline=None, phases=UNSHRUNK
-)
-TestHistories = pytest.mark.slow(pytest.mark.timeout(300)(Histories.TestCase))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_whatever_happens_undoing_the_session_gives_the_start():
+    run_state_machine_as_test(
+        Histories,
+        settings=settings(max_examples=examples(30), stateful_step_count=14, deadline=None, phases=UNSHRUNK),
+    )
 
 
 # --- limits

@@ -36,7 +36,7 @@ def _read_start_time(pid: int) -> str:
     """Empty if there is no such process."""
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError:  # it has ended
         return ""
     try:
         fields = os.read(fd, 4096).rpartition(b") ")[2].split()

@@ -18,6 +18,7 @@ from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, 
 from handhold.core.ports.approvals import Effect
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
 from handhold.core.text.encoding import Text
+from handhold.logs import log_swallowed
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents, is_current
@@ -69,6 +70,7 @@ class ChangeHistory:
         try:
             current = is_current(self._session.files, change.path, change.after)
         except ToolError:
+            log_swallowed()
             current = False
         effect = describe_effect(change, self._contents, self._session.files.roots)
         return RecordedChange(number, effect, change, current, _can_restore(change))
@@ -91,6 +93,7 @@ class ChangeHistory:
                 return None
             return self._session.files.read(path).data
         except ToolError:
+            log_swallowed()
             return None
 
     def decode(self, data: bytes, path: str) -> str:

@@ -16,6 +16,7 @@ from handhold.core.plans import Convert, digest
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.requests import PageLimits, Read
 from handhold.core.text.file_types import MAGIC_NUMBERS
+from handhold.logs import log_swallowed
 from handhold.pipeline.change_history import RecordedChange, Side
 from handhold.review.diff_view import DiffView, build_view, show_json
 from handhold.review.display import format_size, has_hidden, plural, show_output
@@ -196,6 +197,7 @@ def _convert(data: bytes, medium: Medium) -> tuple[str, bytes] | None:
     try:
         converted = ConfinedConverter().convert(request)
     except ToolError:
+        log_swallowed()
         return None
     assert isinstance(converted, ConvertedImage)
     return converted.picture.mime, converted.picture.data

@@ -7,6 +7,7 @@ from hashlib import sha256
 
 from handhold.core.errors import MergeConflict, ToolError
 from handhold.forks import Fork
+from handhold.logs import log_swallowed
 from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
 from handhold.review.display import format_duration
 from handhold.review.workspace import ReviewedWorkspace
@@ -58,6 +59,7 @@ def list_forks(workspace: ReviewedWorkspace) -> list[ForkView]:
     try:
         forks = list(workspace.forks.forks)
     except ToolError:
+        log_swallowed()
         return []
     return [build_fork(fork) for fork in sorted(forks, key=lambda fork: -fork.created)]
 
@@ -66,6 +68,7 @@ def count_forks(workspace: ReviewedWorkspace) -> int:
     try:
         return sum(1 for _ in workspace.forks.forks)
     except ToolError:
+        log_swallowed()
         return 0
 
 

@@ -12,6 +12,7 @@ from handhold.core.ports.approvals import Question
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.results import Reply
 from handhold.dialects.error_messages import format_plain_error
+from handhold.logs import log_swallowed
 from handhold.review.call_view import ChangedFileView, view_file
 from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
 from handhold.review.timeline import CallRow, build_row
@@ -177,6 +178,7 @@ def _show_versions(
     try:
         before, after, now = ("" if data is None else history.decode(data, path) for data in sides)
     except ToolError:
+        log_swallowed()
         return ()
     since = list(compute_hunks(after, now))
     first = min((hunk.old_start for hunk in since), default=0)
@@ -210,6 +212,7 @@ def _list_undone(workspace: ReviewedWorkspace, session: str) -> list[RedoView]:
     try:
         undone = workspace.store.find_changes(session, undone=True, last=MAX_EARLIER)
     except ToolError:
+        log_swallowed()
         return []
     found: list[RedoView] = []
     with workspace.open_session(session) as box:

@@ -14,6 +14,7 @@ from handhold.core.plans import Content
 from handhold.core.ports.approvals import Approver
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.text.diff import DiffHunk, compute_hunks
+from handhold.logs import log_swallowed
 from handhold.pipeline.change_history import RecordedChange, Side
 from handhold.toolbox import Toolbox
 
@@ -65,6 +66,7 @@ class ReviewedWorkspace:
         try:
             return any(fork.is_running for fork in self._box.forks)
         except ToolError:
+            log_swallowed()
             return False
 
     # --- changes

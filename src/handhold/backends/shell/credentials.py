@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
@@ -20,7 +19,7 @@ from handhold.backends.state.hook_socket import remove_socket
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.core.policy.hosts import CredentialHost
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 
 SOCKET_PATH = f"{HANDHOLD_FOLDER}/credential"  # in the sandbox
 MAX_REQUEST_BYTES = 64 * 1024
@@ -57,7 +56,7 @@ class CredentialServer:
 
     def close(self) -> None:
         if self._listener:
-            with suppress(OSError):
+            with suppress_and_log(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
             remove_socket(self.path)

@@ -6,6 +6,8 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
+from handhold.logs import suppress_and_log
+
 BACKLOG = 64
 
 
@@ -29,5 +31,5 @@ def wait_and_listen(folder: Path, name: str) -> socket.socket:
 
 def remove_socket(path: str) -> None:
     """Remove a socket of ours in the state; nothing if it is gone."""
-    with suppress(OSError):
+    with suppress_and_log(OSError):
         os.unlink(path)

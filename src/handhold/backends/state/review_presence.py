@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from handhold.backends.state.state_folder import ensure_private_folder
+from handhold.logs import log_swallowed
 
 LOCK_FILE = "review.lock"
 
@@ -27,6 +28,7 @@ class ReviewPresence:
         try:
             fd = os.open(self._file, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
+            log_swallowed()
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -8,7 +8,6 @@ Of several processes on one state folder, one ships at a time.
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from threading import Condition, Thread
 
 from handhold.backends.state.contents import unpack
@@ -20,7 +19,7 @@ from handhold.core.errors import Busy, HubUnreachable, ToolError
 from handhold.core.plans import Content, ContentRef, StagedContent
 from handhold.core.ports.hub_link import HubStatus
 from handhold.core.shipped_records import MAX_BATCH_RECORDS, is_hash
-from handhold.logs import log_swallowed, warn_once
+from handhold.logs import log_swallowed, suppress_and_log, warn_once
 
 BATCH_BYTES = 1024 * 1024
 MAX_CONTENT_BYTES = 64 * 1024 * 1024  # larger ones are not shipped
@@ -268,7 +267,7 @@ class Uplink:
             data = unpack(found[0], packed=bool(found[1])) if found else None
         else:
             data = None
-            with suppress(ToolError):
+            with suppress_and_log(ToolError):
                 data = self._read_content(content, path)
         return data if data is not None and self._may_ship(path, data) else None
 
