@@ -127,7 +127,7 @@ def told(tools: list[Any], answers: list[Any], kept: Mapping[str, str], root: Pa
                     said = pattern.sub(instead, said)
                 block["text"] = said
     for tool in tools:  # clients without their own session get these arguments
-        for name in ("session", "call_id"):
+        for name in ("session", "call_id", "fork"):
             tool["inputSchema"]["properties"].pop(name, None)
     return Told(tools, answers, tree(root))
 

@@ -191,7 +191,7 @@ class Engine:
         name = self.docker("volume", "create").decode().strip()
         try:
             mount = ["--volume", f"{name}:/volume"]
-            self.docker("run", "--rm", "--network", "none", "--user", "0", *mount, image, "chmod", "2777", "/volume")
+            self.docker("run", "--rm", "--network", "none", "--user", "0", *mount, image, "chmod", "777", "/volume")
             yield name
         finally:
             self.docker("volume", "rm", name, seconds=300)

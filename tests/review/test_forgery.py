@@ -179,9 +179,7 @@ def test_7_a_contained_command(reviewed: Reviewed):
     """It has a loopback of its own, and sees neither the token nor the key."""
     with Toolbox.open(reviewed.root, state=reviewed.shop.state, session="s", settings=False) as box:
         code = f"import socket; socket.create_connection(('127.0.0.1', {reviewed.port}), 2)"
-        reply = box.call(
-            "bash", {"command": f'{sys.executable} -c "{code}"; cat {reviewed.workspace.folder}/server.key'}
-        )
+        reply = box.call("bash", {"command": f'python3 -c "{code}"; cat {reviewed.workspace.folder}/server.key'})
         assert "refused" in reply.text.lower()
         assert reply.data["exit_status"] != 0
     with socket.create_connection(("127.0.0.1", reviewed.port), 2):

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,8 @@ def children() -> set[int]:
     """The child processes of this one that have not been waited for."""
     pids = set[int]()
     for task in Path("/proc/self/task").iterdir():
-        pids |= {int(pid) for pid in (task / "children").read_text().split()}
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread of an earlier test that ended
+            pids |= {int(pid) for pid in (task / "children").read_text().split()}
     return pids
 
 

@@ -61,7 +61,7 @@ def test_nasty_14_five_thousand_nested_folders_are_searched_with_few_of_them_ope
         assert scan.abort_reason == ""
         assert len(walk.glob("**/needle", visible=watch).hits) == DEPTH // 100
     assert 0 < most <= MAX_OPEN_FOLDERS + 8
-    assert descriptors() == before
+    assert descriptors() <= before
 
 
 def test_nasty_33_a_folder_that_is_moved_away_meanwhile_is_told(walk: Looking, tmp_path: Path):
@@ -130,14 +130,14 @@ def test_nasty_18_backtracking_ends_at_the_deadline_and_leaves_no_process(
     walk: Looking, tmp_path: Path, seconds: float
 ):
     planted(tmp_path, {"a": "needle\n", "b": "a" * 60 + "!\n", "c": "needle\n"})
-    before = descriptors()
+    processes, before = children(), descriptors()
     begun = monotonic()
     scan = walk.grep("needle|(a+)+$", regex=True, timeout_seconds=seconds, sort="none")
     assert monotonic() - begun < seconds + 1.0
     assert scan.abort_reason == "deadline"
     assert scan.has_more
-    assert children() == set()
-    assert descriptors() == before
+    assert children() <= processes
+    assert descriptors() <= before
 
 
 def test_many_files_are_read_by_two_processes_and_come_in_order(walk: Looking, tmp_path: Path):
@@ -145,13 +145,13 @@ def test_many_files_are_read_by_two_processes_and_come_in_order(walk: Looking, t
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("needle\n" if int(name[-1]) % 2 else "other\n")
-    before = descriptors()
+    processes, before = children(), descriptors()
     for regex in (False, True):
         scan = walk.grep("needle", sort="none", limit=10_000, regex=regex)
         assert walk.names(scan) == [name for name in names if int(name[-1]) % 2]
         assert scan.searched_count == len(names)
-    assert children() == set()
-    assert descriptors() == before
+    assert children() <= processes
+    assert descriptors() <= before
 
 
 def test_the_walk_ends_at_its_deadline(walk: Looking, tmp_path: Path):

@@ -57,8 +57,8 @@ def test_50_ms_on_a_large_tree_give_what_was_found_within_100(disk: Looking, mod
         scan = disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.05, limit=limit)
         took.append(perf_counter() - began)
         assert (scan.abort_reason, scan.has_more) == ("deadline", True)
-        assert children() == processes
-        assert descriptors() == open_before
+        assert children() <= processes
+        assert descriptors() <= open_before
     assert min(took) < 0.1, took
 
 
@@ -116,7 +116,7 @@ def test_a_program_that_says_nothing_is_not_waited_for(here: int):
     ):
         list(running.read_chunks())
     assert monotonic() - began < 1
-    assert children() == processes
+    assert children() <= processes
 
 
 def test_a_program_that_never_stops_talking_is_stopped(here: int):
@@ -162,7 +162,7 @@ def test_whoever_reads_and_fails_leaves_no_process(here: int):
         SearchProcess(["/usr/bin/yes"], here, Deadline(monotonic() + 5), ENV) as running,
     ):
         assert 1 / (next(running.read_chunks()) == b"")
-    assert children() == processes
+    assert children() <= processes
 
 
 def test_what_does_not_start_is_told(here: int):

@@ -123,5 +123,5 @@ def test_no_process_and_no_descriptor_is_left(both: tuple[Looking, Looking]):
     scans: list[SearchOutcome] = [walk.grep("needle", timeout_seconds=seconds) for seconds in (0.001, 0.005, 0.02)]
     assert scans[0].abort_reason == "deadline"
     walk.grep("needle", mode="content", sort="none", limit=1)
-    assert children() == processes
-    assert descriptors() == opened
+    assert children() <= processes  # an earlier test may have left some that end
+    assert descriptors() <= opened

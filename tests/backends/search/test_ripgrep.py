@@ -553,5 +553,5 @@ def test_no_process_and_no_descriptor_is_left(disk: Looking, tmp_path: Path):
             disk.grep("needle", mode=mode, sort=sort, timeout_seconds=0.001)
             with pytest.raises(Halt):
                 disk.grep("needle", mode=mode, sort=sort, visible=halting)
-    assert descriptors() == before
-    assert children() == processes
+    assert descriptors() <= before
+    assert children() <= processes
