@@ -100,6 +100,7 @@ const struct root *find_root(const char *path);
 int is_writable_place(const char *path);
 int resolve_entry(const struct call *call, int folder, const char *path, struct entry *entry);
 int resolve_object(const struct call *call, int folder, const char *path, int flags, struct object *object);
+int open_real_folder(const char *path);
 int open_caller_fd(const struct call *call, int fd, struct object *object);
 int describe(int fd, struct object *object);
 int check_root(const struct root *root);

@@ -145,6 +145,15 @@ static int copy_program(const struct object *object, int from, int to) {
     return failed;
 }
 
+/* Move a file of the store to a name, if the name still is that of this inode: another job may change the folder too. */
+static int replace_exactly(const struct entry *entry, const char *name, const struct stat *expected) {
+    struct stat st;
+    int store = entry->root->store;
+    if (syscall(SYS_renameat2, store, name, entry->dir, entry->name, RENAME_EXCHANGE)) return -errno;
+    if (!fstatat(store, name, &st, AT_SYMLINK_NOFOLLOW) && is_same(&st, expected)) return unlinkat(store, name, 0) ? -errno : 0;
+    return syscall(SYS_renameat2, store, name, entry->dir, entry->name, RENAME_EXCHANGE) ? -errno : -EACCES;
+}
+
 /* Replace a program that the command created by a copy that the kernel may read for it. */
 static void make_readable(const struct object *object) {
     struct entry entry = {.root = object->root};
@@ -155,7 +164,7 @@ static void make_readable(const struct object *object) {
     if (spare < 0 || strlen(end + 1) >= sizeof entry.name) return;
     memcpy(entry.path, object->path, (size_t)(end - object->path));
     memcpy(entry.name, end + 1, strlen(end));
-    entry.dir = open(entry.path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    entry.dir = open_real_folder(entry.path);
     if (entry.dir < 0) return;
     memcpy(entry.path, object->path, sizeof entry.path);
     snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
@@ -164,8 +173,9 @@ static void make_readable(const struct object *object) {
     int to = from < 0 || fcntl(from, F_SETLEASE, F_RDLCK) ? -1 : openat(object->root->store, spares[spare].name, O_WRONLY | O_CLOEXEC);
     int failed = to < 0 ? -EACCES : copy_program(object, from, to);
     if (to >= 0) close(to);
+    size_t before = log_position();
     if (!failed) failed = begin_create(&entry, 0);
-    if (!failed && renameat(object->root->store, spares[spare].name, entry.dir, entry.name)) failed = -errno;
+    if (!failed && (failed = replace_exactly(&entry, spares[spare].name, &object->st))) log_cancel(before);
     if (!failed) {
         if (object->st.st_nlink == 1) forget_inode(&object->st);
         spares[spare] = spares[--spare_count];

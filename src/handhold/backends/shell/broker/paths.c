@@ -136,6 +136,13 @@ static int open_below(int base, const char *path, int flags) {
     return fd < 0 ? -errno : (int)fd;
 }
 
+/* By the path that it had, if no part of it has become a link since. */
+int open_real_folder(const char *path) {
+    struct open_how how = {.flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS};
+    long fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+    return fd < 0 ? -errno : (int)fd;
+}
+
 static int read_real_path(int fd, char *path) {
     char name[64];
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
