@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
+from tempfile import mkdtemp
 
 import psycopg
 
@@ -100,18 +101,18 @@ class Server:
     def stop(self) -> None:
         self.kill(signal.SIGTERM)
 
+    def remove(self) -> None:
+        """What it left outside its folder."""
+
 
 class Postgres(Server):
     def __init__(self, folder: Path) -> None:
-        self.data = folder / "data"
-        uid = 65534 if os.geteuid() == 0 else None  # it refuses to run as root
-        self.data.mkdir(parents=True)
+        folder.mkdir(parents=True)
+        # It refuses to run as root, and others do not reach the folders of pytest.
+        self.data = Path(mkdtemp(prefix="handhold-postgres-"))
+        uid = 65534 if os.geteuid() == 0 else None
         if uid:
-            for each in (folder, self.data):
-                os.chown(each, uid, uid)
-            for parent in folder.parents:
-                if parent.stat().st_uid == 0 and not parent.stat().st_mode & 0o001:
-                    parent.chmod(parent.stat().st_mode | 0o011)
+            os.chown(self.data, uid, uid)
         subprocess.run(
             [
                 find_program("initdb"),
@@ -167,6 +168,9 @@ class Postgres(Server):
 
     def stop(self) -> None:
         self.kill(signal.SIGINT)  # fast: it does not wait for its clients
+
+    def remove(self) -> None:
+        shutil.rmtree(self.data, ignore_errors=True)
 
     def kill_hard(self) -> None:
         """`kill -9` of the postmaster. Its children notice and end, or the next start would refuse."""
@@ -258,3 +262,4 @@ def running(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.stop()
+        server.remove()

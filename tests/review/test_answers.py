@@ -149,7 +149,7 @@ def test_several_questions_at_once_are_counted_and_each_is_answered_by_itself(
 
 
 def test_live_output_of_a_command_appears_while_it_runs(reviewed: Reviewed, agent: Agent, page: Page):
-    command = "printf '\\033[32mtick one\\033[0m\\n'; sleep 3; echo tick two"
+    command = "printf '\\033[32mtick one\\033[0m\\n'; sleep 8; echo tick two"
     reply = agent.call("bash", command=command)
     log = page.get_by_role("log")
     expect(log).to_contain_text("tick one")
@@ -157,7 +157,7 @@ def test_live_output_of_a_command_appears_while_it_runs(reviewed: Reviewed, agen
     assert not reply.done()
     page.locator("#side a.go").first.click()
     expect(page.locator("#output")).to_contain_text("tick one")
-    expect(page.locator("#output")).to_contain_text("tick two", timeout=10_000)
+    expect(page.locator("#output")).to_contain_text("tick two", timeout=20_000)
     assert "tick two" in reply.result(40)
 
 

@@ -207,19 +207,18 @@ class Uplink:
                 self._note_diverged(HubHead.parse(refused.facts).diverged_at, str(refused))
             raise
         if self._state.find_digest(head.record) != head.digest:
-            self._note_diverged(head.record, "the hub has other records")
+            self._note_diverged(min(head.record, records[-1].number + 1), "the hub has other records than this journal")
         self._state.move_to(head.record)
         return True
 
     def _compare_heads(self, status: HubStatus) -> None:
         """At the start, and after the chains diverged: a state folder that was restored has less than the hub."""
         head = self._client.read_head()
-        if head.diverged_at or self._state.find_digest(head.record) != head.digest:
-            diverged_at = head.diverged_at or min(head.record, status.head + 1)
-            if head.diverged_at or head.record > status.head:
-                self._note_diverged(diverged_at, "the hub has other records than this journal")
-            # Otherwise the next batch starts where they differ, and the hub keeps it apart.
-            self._state.move_to(max(0, head.record - 1))
+        if head.diverged_at:
+            self._note_diverged(head.diverged_at, "the hub has other records than this journal")
+        elif self._state.find_digest(head.record) != head.digest:
+            # The last record that both may have is sent: if it differs, the hub knows too, and keeps it apart.
+            self._state.move_to(max(0, min(head.record, status.head) - 1))
         elif head.record != status.acknowledged or status.diverged_at:
             self._state.move_to(head.record)
         else:

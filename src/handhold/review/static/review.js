@@ -35,13 +35,19 @@
     }
   };
   const heard = () => { if (!lastHeard || body.hasAttribute("data-offline")) setLive(true); lastHeard = Date.now(); };
+  // Several events soon after each other are one. htmx's own throttle would drop the last of them.
+  const waiting = new Map();
+  const triggerSoon = (name, delay) => {
+    if (waiting.has(name)) return;
+    waiting.set(name, setTimeout(() => { waiting.delete(name); htmx.trigger(body, name); }, delay));
+  };
   const connect = () => {
     source?.close();
     source = new EventSource(`${base}/events`);
     source.addEventListener("hello", (event) => { heard(); updateQuestions(JSON.parse(event.data).questions); });
     source.addEventListener("ping", heard);
-    source.addEventListener("calls", () => { heard(); htmx.trigger(body, "calls"); });
-    source.addEventListener("output", () => { heard(); htmx.trigger(body, "output"); });
+    source.addEventListener("calls", () => { heard(); triggerSoon("calls", 700); });
+    source.addEventListener("output", () => { heard(); triggerSoon("output", 300); });
     source.addEventListener("questions", (event) => {
       heard(); updateQuestions(JSON.parse(event.data).questions); htmx.trigger(body, "questions");
     });
