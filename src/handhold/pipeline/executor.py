@@ -59,8 +59,9 @@ class CallExecutor:
         observer = find_observer()
         if observer is None:
             return self._execute(tool, arguments, call_id, turn, token)[0]
-        with observer.begin(tool, arguments, call_id) as observed:
-            return observed.finish(*self._execute(tool, arguments, call_id, turn, token))
+        return observer.observe(
+            str(tool), arguments, call_id, lambda: self._execute(tool, arguments, call_id, turn, token)
+        )
 
     def _execute(
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
