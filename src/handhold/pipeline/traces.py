@@ -9,6 +9,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from itertools import chain
 from threading import Lock
 from time import perf_counter
@@ -36,13 +37,10 @@ def find_observer() -> "CallObserver | None":
     from opentelemetry.metrics import get_meter_provider
     from opentelemetry.trace import get_tracer_provider
 
-    global _last
-    tracers, meters = get_tracer_provider(), get_meter_provider()
-    if _last is None or _last[0] is not tracers or _last[1] is not meters:
-        _last = tracers, meters, _make_observer(tracers, meters)
-    return _last[2]
+    return _make_observer(get_tracer_provider(), get_meter_provider())
 
 
+@lru_cache(maxsize=1)
 def _make_observer(tracers: "TracerProvider", meters: "MeterProvider") -> "CallObserver | None":
     from opentelemetry.trace import ProxyTracerProvider
 
@@ -119,9 +117,6 @@ class CallObserver:
 
         with self._lock:
             return [Observation(size, {"gen_ai.tool.name": tool}) for tool, size in self._reply_bytes.items()]
-
-
-_last: "tuple[TracerProvider, MeterProvider, CallObserver | None] | None" = None
 
 
 def describe_call(arguments: Any, reply: Reply, context: "CallContext | None", size: int) -> Attributes:
