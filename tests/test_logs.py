@@ -30,6 +30,37 @@ def test_a_swallowed_error_is_logged_at_debug_with_its_traceback(caplog: pytest.
     ]
 
 
+SECRET = "tKn9Xw2LqZ7vR4mB8sHd1JfY"
+
+
+class FailingPolicy:
+    """A policy of the user's that fails, and tells a secret."""
+
+    def decide_command(self, *_: object) -> object:
+        raise RuntimeError(f"cannot reach the server with {SECRET}")
+
+    def __getattr__(self, name: str) -> object:
+        return self.decide_command
+
+
+def test_known_secret_values_are_in_no_log_record_and_no_traceback(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("DEPLOY_TOKEN", SECRET)
+    with Toolbox.open(tmp_path, state=tmp_path.with_name("state"), policy=FailingPolicy()) as box:  # pyright: ignore[reportArgumentType]
+        assert not box.call("read_file", {"path": "a.py"}).ok
+        with suppress_and_log(OSError):
+            raise PermissionError(13, "Permission denied", f"/home/me/{SECRET}")
+        warn_once("shell", f"no sandbox with {SECRET}")
+    records = [record for record in caplog.records if record.name.startswith(("handhold", __name__))]
+    written = [logging.Formatter("%(message)s").format(record) for record in records]
+    told = [each for each in written if "[redacted: DEPLOY_TOKEN]" in each]
+    assert len(told) >= 3, written
+    assert any("Traceback" in each for each in told)
+    assert SECRET not in "\n".join(written)
+
+
 def test_a_missing_file_is_ordinary(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.DEBUG)
     with suppress_and_log(OSError):

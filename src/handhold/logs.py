@@ -2,14 +2,37 @@
 WARNING.
 
 `logging` is imported only for a warning. The other records need a handler, and whoever made one has imported it.
+Secret values that a session knows are redacted in all of them, and in their tracebacks.
 """
 
 import sys
+from threading import Lock
+from traceback import format_exception
 from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from logging import Logger
+
+
+class TextRedaction(Protocol):
+    """What replaces secret values in a text."""
+
+    def redact(self, text: str) -> str: ...
+
 
 # Usually not an error at all: a file or a process that no longer exists.
 ORDINARY = (FileNotFoundError, NotADirectoryError, ProcessLookupError)
 _warned: set[str] = set()
+_redactions: WeakSet[TextRedaction] = WeakSet()
+_redactions_lock = Lock()
+
+
+def redact_with(redaction: TextRedaction) -> None:
+    """Redact log records with this one, too, as long as somebody else uses it."""
+    with _redactions_lock:
+        _redactions.add(redaction)
 
 
 def log_swallowed() -> None:
@@ -42,18 +65,41 @@ def _log_debug(error: BaseException) -> None:
         return
     caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
     logger = logging.getLogger(caller.f_globals["__name__"])
-    logger.debug("%s ignored %s: %s", caller.f_code.co_name, type(error).__name__, error, exc_info=error, stacklevel=3)
+    if logger.isEnabledFor(logging.DEBUG):
+        _log(logger, logging.DEBUG, f"{caller.f_code.co_name} ignored {type(error).__name__}: {error}", error, 4)
+
+
+def _log(logger: "Logger", level: int, message: str, error: BaseException | None = None, stacklevel: int = 3) -> None:
+    trace = "".join(format_exception(error)) if error else ""
+    if (redacted := _redact(trace)) != trace:
+        message, error = f"{message}\n{redacted}", None  # a handler would write out the error itself
+    logger.log(level, "%s", _redact(message), exc_info=error, stacklevel=stacklevel)
+
+
+def _redact(text: str) -> str:
+    with _redactions_lock:
+        redactions = list(_redactions)
+    for each in redactions:
+        text = each.redact(text)
+    return text
 
 
 def log_wait(message: str) -> None:
     if (logging := sys.modules.get("logging")) is not None:
-        logging.getLogger("handhold.locks").info("%s", message)
+        _log(logging.getLogger("handhold.locks"), logging.INFO, message)
+
+
+def log_error(area: str, message: str, error: BaseException | None = None) -> None:
+    """A failure of the user's own code, such as a policy or an approver."""
+    import logging
+
+    _log(logging.getLogger(f"handhold.{area}"), logging.ERROR, message, error)
 
 
 def warn_once(area: str, message: str) -> None:
     """A promise that does not hold here, such as a sandbox. Without a handler it goes to standard error."""
     if message not in _warned:
         _warned.add(message)
-        from logging import getLogger
+        import logging
 
-        getLogger(f"handhold.{area}").warning("%s", message)
+        _log(logging.getLogger(f"handhold.{area}"), logging.WARNING, message)

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
-from handhold.backends.files.workspace import RESULTS_ROOT
 from handhold.core.errors import Denied
 from handhold.core.facts import SearchHit, SearchOutcome
 from handhold.core.plans import Search
+from handhold.core.ports.files import RESULTS_PATH
 from handhold.core.requests import MAX_PDF_PAGES, Run
 from handhold.core.results import ToolSpec
 from handhold.dialects.deepagents import DEFAULT_TIMEOUT_SECONDS, LIMITS, MAX_REPLY_CHARS, dialect, messages
@@ -85,7 +85,7 @@ def test_numbers_of_the_source_are_in_the_descriptions():
 
 def test_the_instructions_hold_the_sources_sentence_about_what_was_offloaded():
     assert source("large.instructions") in dialect.instructions
-    assert source("large.folder") == f"{RESULTS_ROOT}/"
+    assert source("large.folder") == f"{RESULTS_PATH}/"
 
 
 @pytest.mark.parametrize(

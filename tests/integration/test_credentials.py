@@ -1,8 +1,10 @@
 """Credentials for git: a remote that wants a token is fetched and pushed, and no command sees the token in a file."""
 
 import base64
+import json
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -107,6 +109,28 @@ def open_box(tmp_path: Path, *credentials: str, **options: object) -> Toolbox:
     (root := tmp_path / "ws").mkdir(exist_ok=True)
     more: dict[str, object] = {"network": True, "settings": False, "policy": "open", **options}
     return Toolbox.open(root, state=tmp_path / "state", credentials=credentials, **more)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("kind", ["call", "run", "fork"])
+def test_the_command_line_lets_git_log_in(tmp_path: Path, remote: str, kind: str):
+    (root := tmp_path / "ws").mkdir()
+    clone = f"git clone -q {remote}/repo.git r && cat r/a.txt"
+    given = ["--root", str(root), "--state", str(tmp_path / "state"), "--network", "--credential", remote]
+    words = {
+        "call": ["call", *given, "--policy", "open", "bash", json.dumps({"command": clone})],
+        "run": ["run", *given, "--policy", "open", "--", "sh", "-c", clone],
+        "fork": ["fork", "start", *given, "--contained", "f", "--", "sh", "-c", clone],
+    }[kind]
+    done = run_handhold(words, root)
+    assert "one" in done.stdout, done.stderr
+    assert (root / "r/a.txt").exists() == (kind != "fork")
+    wrong = ["not a host" if word == remote else word for word in words]
+    assert run_handhold(wrong, root).returncode == 2
+
+
+def run_handhold(words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":
+    command = [Path(sys.executable).with_name("handhold"), *words]
+    return subprocess.run(command, check=False, capture_output=True, text=True, cwd=folder)
 
 
 def test_a_remote_that_wants_a_token_is_fetched_and_pushed_and_nobody_sees_the_token(tmp_path: Path, remote: str):

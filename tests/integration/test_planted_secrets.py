@@ -85,6 +85,31 @@ def test_each_redaction_names_the_variable_or_the_rule(box: Toolbox):
         assert f"[redacted: {name}]" in box.call("bash", {"command": f"cat {name}.txt"}).text
 
 
+@needs_overlay
+def test_the_kept_file_of_a_long_output_is_read_without_secrets(box: Toolbox):
+    key = (
+        "-----BEGIN RSA PRIVATE KEY-----\n"
+        + "Zq8Lw2Xv5Rt9Ns3Bk7Mf1Hd6Jp4Cy0GaE2uT\n" * 6
+        + "-----END RSA PRIVATE KEY-----"
+    )
+    (Path(box.files.roots[0]) / "key.txt").write_text(f"{key}\n")
+    printed = box.call("bash", {"command": "cat *.txt; seq 100000"})
+    kept = printed.data["output"]["handle"]
+    replies = [
+        box.call("read_file", {"path": kept}),
+        box.call("read_file", {"path": kept.replace("results/", "results/./"), "offset": 1, "limit": 40}),
+        box.call("bash", {"command": f"head -c 2000 {kept}"}),
+        box.call("grep", {"pattern": "_|xox", "path": kept, "mode": "content"}),
+    ]
+    for reply in replies:
+        assert reply.ok, reply.text
+        for name, value in SECRETS.items():
+            assert value not in f"{reply.text}{reply.data}{reply.result}", (name, reply.text[:500])
+    for reply in replies[:3]:
+        assert "[redacted: private-key]" in reply.text
+        assert key[40:70] not in f"{reply.text}{reply.result}"
+
+
 def test_search_hits_are_redacted_and_files_are_not(box: Toolbox):
     for name, value in SECRETS.items():
         hits = box.call("grep", {"pattern": value[:6], "mode": "content"})

@@ -16,6 +16,7 @@ from playwright.sync_api import BrowserContext, Page
 from handhold.core.plans import FileChange, InlineContent
 from handhold.core.ports.approvals import Effect, PendingApproval
 from handhold.core.ports.journal import Call, CallDecision, Outcome
+from handhold.core.problems import Problem, Problems
 from handhold.core.text.path_escaping import is_visible
 from handhold.review.display import show, show_output, show_path
 from tests.review.hostile_strings import HOSTILE
@@ -107,10 +108,11 @@ def record(
     files: Sequence[FileChange] = (),
     decision: CallDecision = ALLOWED,
     reply: str = "done",
+    data: Any = None,
 ) -> int:
     store = reviewed.workspace.store
     seq = store.begin(Call(session, turn, "c", tool, json.dumps(arguments or {}), "handhold"))
-    outcome = Outcome("success", None, 1.0, json.dumps({"text": reply, "data": {}}))
+    outcome = Outcome("success", None, 1.0, json.dumps({"text": reply, "data": data or {}}))
     if files:
         store.record_intent(seq, "t", files, decision=decision)
         store.record_outcome(seq, outcome, durable=False)
@@ -151,6 +153,16 @@ def test_in_arguments_and_replies(reviewed: Reviewed, looker: Looker):
         seq = record(reviewed, arguments={f"x{n}": each for n, each in enumerate(part)}, reply="\n".join(part))
         shown = [each for each in part if each.isprintable() and "\\" not in each and '"' not in each]
         looker.look(f"/call/{seq}", shown)
+
+
+def test_in_problems(reviewed: Reviewed, looker: Looker):
+    few = [each for each in HOSTILE if "\ud800" not in each]
+    for part in in_parts(few, 50):
+        told = [Problem(each, 1, 1, each, each, source=each, cell=each) for each in part]
+        problems = Problems(tuple(told), len(told), len(told), tuple(part))
+        looker.look(f"/call/{record(reviewed, data={'problems': problems.facts()})}", part)
+    for broken in ({"problems": 1}, {"problems": {"told": [1]}}, {"problems": [{"x": 1}], "total": 1, "files": 1}):
+        looker.look(f"/call/{record(reviewed, data=broken)}")
 
 
 def test_in_names_of_tools_turns_sessions_rules_and_approvers(reviewed: Reviewed, looker: Looker):

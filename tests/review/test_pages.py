@@ -36,6 +36,7 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
             call("grep", "3", pattern="line3")  # 7
             call("write_file", "4", path="undone.txt", content="x\n")  # 8
             box.undo()  # 9
+            call("write_file", "5", path="cart.py", content="total = (1\nname = 'x'\n")  # 10, with a syntax error
             for name, text in (("facets", "one = 1\n"), ("index", "two = 2\n")):
                 fork = box.fork(name)
                 fork.run(["sh", "-c", f"printf '{text}' > search.py"])
@@ -51,7 +52,7 @@ def page(reviewed: Reviewed, browser: Browser) -> Iterator[Page]:
 
 PAGES = (
     *("/now", "/timeline", "/timeline?session=coupons&q=nothing-like-it", "/timeline?session=coupons&path=a.py"),
-    *("/call/2", "/call/3", "/call/5", "/call/2/file/0", "/call/2/file/0?side=before", "/call/2/undo", "/call/3/undo"),
+    *("/call/2", "/call/3", "/call/10", "/call/2/file/0", "/call/2/file/0?side=before", "/call/2/undo", "/call/3/undo"),
     *("/call/3/undo?scope=turn", "/call/3/undo?scope=session", "/call/8/undo", "/forks", "/forks/facets"),
     *("/forks?fork=facets&fork=index", "/history?path=a.py", "/no-such-page"),
 )
@@ -137,6 +138,17 @@ def test_forks_are_compared_merged_and_dropped(reviewed: Reviewed, page: Page):
     expect(page.get_by_role("status").filter(has_text="dropped")).to_be_visible()
     with Toolbox.open(reviewed.root, state=reviewed.shop.state) as box:
         assert [fork.name for fork in box.forks] == []
+
+
+def test_a_call_names_the_errors_that_it_made(reviewed: Reviewed, page: Page):
+    page.goto(f"{reviewed.url}/call/10")
+    expect(page.locator(".head")).to_contain_text("1 new error")
+    row = page.locator("section", has=page.locator("#h-prob")).locator("li")
+    expect(row).to_have_count(1)
+    for each in ("cart.py", "line 1, column 9", "'(' was never closed", "total = (1"):
+        expect(row).to_contain_text(each)
+    page.goto(f"{reviewed.url}/call/2")
+    expect(page.locator("#h-prob")).to_have_count(0)
 
 
 def test_filters_and_links_work_without_scripts(reviewed: Reviewed, browser: Browser):

@@ -82,12 +82,16 @@ def add_workspace_options(command: Any) -> Any:
 
 
 def open_box(
-    root: tuple[Path, ...], state: Path | None, session: str = "default", policy: Mode | None = None
+    root: tuple[Path, ...],
+    state: Path | None,
+    session: str = "default",
+    policy: Mode | None = None,
+    credentials: Sequence[str] = (),
 ) -> "Toolbox":
     given = options.ToolboxOptions(
         root=root, dialect="handhold", session=session, state=state, policy=policy, shell="contained"
     )
-    return open_toolbox(given, TerminalApprover() if is_interactive() else None)
+    return open_toolbox(given, TerminalApprover() if is_interactive() else None, credentials=credentials)
 
 
 class RunOptions(TypedDict):
@@ -95,10 +99,12 @@ class RunOptions(TypedDict):
     state: Path | None
     contained: bool
     network: bool
+    credential: tuple[str, ...]
 
 
 def add_run_options(command: Any) -> Any:
     for option in (
+        options.credential,
         click.option("--network", is_flag=True, help="With --contained: allow network access."),
         click.option("--contained", is_flag=True, help="Run COMMAND in the sandbox of commands, without a network."),
     ):
@@ -127,8 +133,10 @@ def run(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
 def run_in_fork(name: str, command: Sequence[str], given: RunOptions, *, make: bool) -> None:
     if given["network"] and not given["contained"]:
         raise click.UsageError("--network requires --contained: otherwise there is always a network.")
+    if given["credential"] and not given["contained"]:
+        raise click.UsageError("--credential requires --contained: otherwise git asks your helper anyway.")
     try:
-        with open_box(given["root"], given["state"]) as box:
+        with open_box(given["root"], given["state"], credentials=given["credential"]) as box:
             chosen, cwd = box.fork(name) if make else box.forks.get(name), resolve_folder(box, None)
             if given["contained"]:
                 signals = SignalReceiver(box.shell)

@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import wraps
 from pathlib import Path
@@ -110,6 +110,17 @@ shell = click.option(
     show_default=True,
     help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
 )
+credential = click.option(
+    "--credential",
+    multiple=True,
+    metavar="HOST",
+    help="Let git log in at this host with your own credential helper; repeat for several.",
+)
+NETWORK_OPTIONS = (
+    click.option("--network", is_flag=True, help="Allow network access for commands."),
+    click.option("--host", multiple=True, help="Allow network access to this host; repeat for several."),
+    credential,
+)
 HUB_OPTIONS = (
     click.option("--hub", metavar="URL", help="Ship the journal to this hub, with the token in HANDHOLD_HUB_TOKEN."),
     click.option(
@@ -144,6 +155,13 @@ def add_hub_reading_options(command: CommandFunction) -> CommandFunction:
     return command
 
 
+def add_network_options(command: CommandFunction) -> CommandFunction:
+    """Add the options that say what commands may reach, and where git may log in."""
+    for option in reversed(NETWORK_OPTIONS):
+        command = option(command)
+    return command
+
+
 def add_call_options(command: CommandFunction) -> CommandFunction:
     """Add the options that select calls."""
     for option in reversed(CALL_OPTIONS):
@@ -168,24 +186,31 @@ def open_toolbox(
     options: ToolboxOptions,
     approver: "Approver | None" = None,
     *,
+    network: "bool | Sequence[str]" = False,
+    credentials: Sequence[str] = (),
     hub: str | None = None,
     durable: Durability = "local",
 ) -> "Toolbox":
-    """Raises ToolError if a root or the state folder cannot be used."""
+    """Raises ToolError if a root or the state folder cannot be used, UsageError for an option that is not valid."""
     from handhold.toolbox import Toolbox
 
-    with show_progress():  # opening first rolls back what a killed process left unfinished
-        return Toolbox.open(
-            options["root"] or (default_root(options["state"]),),
-            dialect=options["dialect"],
-            session=resolve_session(options),
-            state=options["state"],
-            policy=options["policy"],
-            approver=approver,
-            shell=options["shell"],
-            hub=hub,
-            durable=durable,
-        )
+    try:
+        with show_progress():  # opening first rolls back what a killed process left unfinished
+            return Toolbox.open(
+                options["root"] or (default_root(options["state"]),),
+                dialect=options["dialect"],
+                session=resolve_session(options),
+                state=options["state"],
+                policy=options["policy"],
+                approver=approver,
+                shell=options["shell"],
+                network=network,
+                credentials=credentials,
+                hub=hub,
+                durable=durable,
+            )
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
 
 
 def resolve_session(options: ToolboxOptions) -> str:

@@ -54,6 +54,7 @@ Exit status: that of COMMAND, or death by the same signal; else
 @options.state
 @options.policy_of_call
 @options.shell
+@options.add_network_options
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     preview: bool,  # noqa: FBT001
@@ -63,6 +64,9 @@ def run(
     state: Path | None,
     policy: Mode | None,
     shell: Confinement,
+    network: bool,  # noqa: FBT001
+    host: tuple[str, ...],
+    credential: tuple[str, ...],
     command: Sequence[str],
 ) -> None:
     """Run COMMAND in the sandbox, on an overlay of the workspace, and apply what it changed.
@@ -72,8 +76,12 @@ def run(
     """
     dialect, signals, restore_terminal = CommandDialect(), SignalReceiver(), save_terminal_settings()
     given = options.ToolboxOptions(root=root, dialect=dialect, session=session, state=state, policy=policy, shell=shell)
+    approver = TerminalApprover() if is_interactive() else None
     try:
-        with signals.handle(), open_toolbox(given, TerminalApprover() if is_interactive() else None) as box:
+        with (
+            signals.handle(),
+            open_toolbox(given, approver, network=host or network, credentials=credential) as box,
+        ):
             dialect.folder = resolve_folder(box, cwd)
             signals.shell = box.shell
             arguments = {"command": " ".join(map(quote, command)), "preview": preview}

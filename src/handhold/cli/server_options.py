@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from handhold.cli.options import HUB_OPTIONS, POLICY_HELP
+from handhold.cli.options import HUB_OPTIONS, NETWORK_OPTIONS, POLICY_HELP
 from handhold.core.choices import (
     BREAKAGES,
     CONFINEMENTS,
@@ -77,14 +77,7 @@ SERVER_OPTIONS = (
         show_default=True,
         help="What confines commands: Handhold's sandbox, an external sandbox, or nothing.",
     ),
-    click.option("--network", is_flag=True, help="Allow network access for commands."),
-    click.option("--host", multiple=True, help="Allow network access to this host; repeat for several."),
-    click.option(
-        "--credential",
-        multiple=True,
-        metavar="HOST",
-        help="Let git log in at this host with your own credential helper; repeat for several.",
-    ),
+    *NETWORK_OPTIONS,
     click.option("--refuse-broken", type=click.Choice(BREAKAGES), help="Refuse changes that break the syntax."),
     click.option("--structured", is_flag=True, help="Add structured content to results, next to the text."),
     click.option(

@@ -1,6 +1,6 @@
 """Problems: errors that a change made in the files it touched."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -50,6 +50,16 @@ class Problems:
 
 
 NO_PROBLEMS = Problems()
+
+
+def load_problems(data: Mapping[str, Any]) -> Problems:
+    """The problems that the data of a reply names, also one that refused a change for them."""
+    if not data.get("problems"):
+        return NO_PROBLEMS
+    is_refusal = isinstance(data["problems"], list)
+    facts: dict[str, Any] = {**data, "told": data["problems"]} if is_refusal else data["problems"]
+    told = tuple(Problem(**each) for each in facts["told"])
+    return Problems(told, int(facts["total"]), int(facts["files"]), tuple(map(str, facts.get("unchecked", ()))))
 
 
 def select(found: Sequence[Sequence[Problem]], unchecked: Sequence[str] = ()) -> Problems:

@@ -1,16 +1,14 @@
 """Asks an approver and reads its answer. Only a documented consent approves; anything else refuses the call."""
 
-import logging
 from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
 from handhold.core.errors import Cancelled
 from handhold.core.ports.approvals import Approver, Consent, Question, RunPaused
+from handhold.logs import log_error
 
 APPROVING_ANSWERS = (Consent.ONCE, Consent.SESSION, Consent.PATTERN)
-
-LOG = logging.getLogger("handhold.approvals")
 
 WaitFor = Callable[[Awaitable[Any]], Any]
 """Returns the result of an awaitable, in the thread of the call."""
@@ -20,8 +18,8 @@ def find_present_approver(approver: Approver | None) -> Approver | None:
     """The approver, or None if there is none or its `present` is false."""
     try:
         return approver if getattr(approver, "present", True) else None
-    except Exception:
-        LOG.exception("The approver %r cannot say whether it is present, so it is asked", approver)
+    except Exception as error:  # noqa: BLE001 - the user's own code
+        log_error("approvals", f"The approver {approver!r} cannot say whether it is present, so it is asked", error)
         return approver
 
 
@@ -36,7 +34,8 @@ def ask_approver(
     except (Cancelled, RunPaused):
         raise
     except Exception as error:
-        LOG.exception("The approver %r gave no valid answer, so the call of %s is refused", approver, question.tool)
+        problem = f"The approver {approver!r} gave no valid answer, so the call of {question.tool} is refused"
+        log_error("approvals", problem, error)
         raise invalid from error
 
 

@@ -10,6 +10,7 @@ from inspect import iscoroutine
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy, replace_ask_with_deny
 from handhold.core.ports.policy import INVALID_ANSWER, CommandAnalysis, Decision, Policy, Verb, Verdict
+from handhold.logs import log_error
 
 TEXT_FIELDS = ("because", "rule", "source", "remedy")
 
@@ -75,6 +76,4 @@ class CheckedPolicy:
         """Log each kind once: a search asks about every file."""
         if (message := f"{type(self._policy).__name__}.{name}: {problem}") not in self._logged:
             self._logged.add(message)
-            from logging import getLogger
-
-            getLogger("handhold.policy").error("%s; Handhold denies the call", message, exc_info=error)
+            log_error("policy", f"{message}; Handhold denies the call", error)

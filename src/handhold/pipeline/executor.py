@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from handhold.core.errors import NoMatch, RollbackIncomplete, ToolError
 from handhold.core.plans import Answer, Changes, Command, JobAction, Restart
 from handhold.core.ports.approvals import RunPaused
+from handhold.core.ports.files import RESULTS_PATH
 from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.requests import Request
 from handhold.core.results import Reply
@@ -59,8 +60,9 @@ class CallExecutor:
         observer = find_observer()
         if observer is None:
             return self._execute(tool, arguments, call_id, turn, token)[0]
-        with observer.begin(tool, arguments, call_id) as observed:
-            return observed.finish(*self._execute(tool, arguments, call_id, turn, token))
+        return observer.observe(
+            str(tool), arguments, call_id, lambda: self._execute(tool, arguments, call_id, turn, token)
+        )
 
     def _execute(
         self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
@@ -123,8 +125,11 @@ class CallExecutor:
         self, context: CallContext, request: Request, plan: Answer | Changes, allowed: CallDecision | None
     ) -> Reply:
         """Reply to a call that changes nothing, and record what the model was shown."""
-        reply = self._responder.reply(context, request, plan.result)
         tracker, pages = self._session.tracker, plan.pages if isinstance(plan, Answer) else ()
+        result = plan.result
+        if any(page.path.startswith(f"{RESULTS_PATH}/") for page in pages):
+            result = self._session.redaction.redact_page(result)
+        reply = self._responder.reply(context, request, result)
         hashes = [tracker.hash_page_file(page) for page in pages]
         with self._session.store.one_transaction():
             for page, hash in zip(pages, hashes, strict=True):

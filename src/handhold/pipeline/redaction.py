@@ -6,13 +6,16 @@ Applied to what commands print, to search hits and to errors. What file tools re
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from time import monotonic
 from typing import Any, cast
 
-from handhold.core.facts import CommandOutput
+from handhold.core.facts import CommandOutput, PageLine
+from handhold.core.results import ReadManyResult, Result, TextResult
 from handhold.core.text.redaction import Redaction, can_contain_secret
 from handhold.core.text.secrets import Secret, find_secrets
 from handhold.core.text.token_rules import ENVIRONMENT_RULE, make_token_redactor
+from handhold.logs import redact_with
 from handhold.pipeline.secret_files import SecretFiles
 
 KNOWN_ONLY = float("-inf")  # as `since`: what is known is enough
@@ -33,24 +36,26 @@ class OutputRedaction:
         self._get_secret_files = get_secret_files
         self._environment = () if ENVIRONMENT_RULE in unredacted else find_environment_secrets()
         self._redact_tokens = make_token_redactor(unredacted)
-        self._values = Redaction(self._environment)
+        self._values = _make_redaction(self._environment)
         self._known = 0  # secrets of files that are in it
 
     def add_password(self, host: str, password: str) -> None:
         """Redact a password that commands may use from now on."""
         if password not in {each.value for each in self._environment}:
             self._environment = (*self._environment, Secret(f"password for {host}", password))
-            self._values, self._known = Redaction(self._environment), 0
+            self._values, self._known = _make_redaction(self._environment), 0
 
     def get_values(self, *, searching: bool = False, since: float | None = None) -> Redaction | None:
         """The known secret values, for a stream of output."""
         secret_files = self._get_secret_files()
         of_files = secret_files.redaction(searching=searching, since=since)
+        if of_files:
+            redact_with(of_files)
         if not self._environment or not of_files:
             return of_files or self._values or None
         secrets = secret_files.known_secrets
         if len(secrets) != self._known:
-            self._values, self._known = Redaction((*secrets, *self._environment)), len(secrets)
+            self._values, self._known = _make_redaction((*secrets, *self._environment)), len(secrets)
         return self._values
 
     def make_redactor(self, since: float | None = None, *, searching: bool = False) -> Callable[[str], str]:
@@ -73,6 +78,30 @@ class OutputRedaction:
         """What a reply shows of a command's output."""
         head, tail = map(self._redact_tokens, (output.head, output.tail))
         return output if (head, tail) == (output.head, output.tail) else replace(output, head=head, tail=tail)
+
+    def redact_page(self, result: Result) -> Result:
+        """A page of a kept output: its file has no known values, but well-known tokens are only looked for here."""
+        match result:
+            case TextResult(lines=lines):
+                text = "\n".join(line.text for line in lines)
+                if (redacted := self._redact_tokens(text)) == text:
+                    return result
+                shown = redacted.split("\n")  # fewer lines, if one secret had several
+                cut = [line.omitted_chars for line in lines] if len(shown) == len(lines) else [0] * len(shown)
+                return replace(result, lines=tuple(map(PageLine, shown, cut)))
+            case ReadManyResult(files=files):
+                pages = (self.redact_page(each) if isinstance(each, TextResult) else each for each in files)
+                return ReadManyResult(tuple(pages))  # pyright: ignore[reportArgumentType]
+            case _:
+                return result
+
+
+@lru_cache(maxsize=16)
+def _make_redaction(secrets: tuple[Secret, ...]) -> Redaction:
+    """One for all sessions with the same secrets."""
+    made = Redaction(secrets)
+    redact_with(made)
+    return made
 
 
 def redact_facts(value: Any, redact: Callable[[str], str]) -> Any:

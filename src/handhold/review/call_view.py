@@ -14,6 +14,7 @@ from handhold.core.errors import BinaryFile, ToolError
 from handhold.core.facts import ConvertedImage, FileIdentity, FileSnapshot, Medium
 from handhold.core.plans import Convert, digest
 from handhold.core.ports.journal import JournalEntry
+from handhold.core.problems import NO_PROBLEMS, Problems, load_problems
 from handhold.core.requests import PageLimits, Read
 from handhold.core.text.file_types import MAGIC_NUMBERS
 from handhold.logs import log_swallowed
@@ -66,6 +67,7 @@ class CallView:
     output_is_live: bool
     arguments: Markup
     reply: str | None
+    problems: Problems
     histories: tuple[FileHistory, ...]
     before: int
     after: int
@@ -92,6 +94,7 @@ def build_call(workspace: ReviewedWorkspace, entry: JournalEntry) -> CallView:
     files.sort(key=lambda file: -rate_risk(file.change.effect))
     before, after = workspace.records.find_neighbours(entry.seq)
     output, lines, is_live = read_output(workspace, entry)
+    reply, problems = read_reply(entry)
     histories = tuple(build_history(workspace, file.change.change.path) for file in files[:3])
     return CallView(
         row=build_row(entry, workspace),
@@ -101,7 +104,8 @@ def build_call(workspace: ReviewedWorkspace, entry: JournalEntry) -> CallView:
         output_lines=lines,
         output_is_live=is_live,
         arguments=show_json(format_arguments(entry)),
-        reply=read_reply(entry),
+        reply=reply,
+        problems=problems,
         histories=histories,
         before=before,
         after=after,
@@ -117,15 +121,15 @@ def format_arguments(entry: JournalEntry) -> str:
         return entry.call.arguments
 
 
-def read_reply(entry: JournalEntry) -> str | None:
-    """The text of a reply; None if it is not kept."""
+def read_reply(entry: JournalEntry) -> tuple[str | None, Problems]:
+    """The text of a reply, None if it is not kept, and the problems that it names."""
     if entry.outcome is None or not entry.outcome.reply:
-        return None
+        return None, NO_PROBLEMS
     try:
         fields: Any = json.loads(entry.outcome.reply)
-        return str(fields["text"])
-    except (ValueError, KeyError, TypeError):
-        return entry.outcome.reply
+        return str(fields["text"]), load_problems(fields["data"])
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return entry.outcome.reply, NO_PROBLEMS
 
 
 def view_file(

@@ -5,8 +5,10 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tree_sitter import Node
 
 from handhold.backends.checks.syntax import LANGUAGES, LanguageSyntax
+from handhold.backends.checks.tree_sitter_errors import edit_tree, get_parser
 from handhold.core.ports.checks import TextError
 from tests.scale import examples
 
@@ -74,6 +76,38 @@ def test_a_text_is_never_newly_broken_by_blank_lines_at_its_end(name: str, text:
 def test_any_bytes_are_read_without_an_exception(name: str, before: bytes, after: bytes):
     for error in SYNTAX.find_new_errors(name, before, after):
         assert error.line >= 1
+
+
+# Lines with directives, brackets left open and macros: what makes a C parser parse a text again.
+C_LINES = [
+    "int a;",
+    "int f(void) {",
+    "}",
+    "#if A",
+    "#else",
+    "#endif",
+    "  g(1);",
+    "  CALL(x)",
+    "#define B (1 + \\",
+    "",
+    "  x = [;",
+]
+
+
+@settings(max_examples=examples(400), deadline=None)
+@given(
+    before=st.lists(st.sampled_from(C_LINES), max_size=12).map("\n".join),
+    after=st.lists(st.sampled_from(C_LINES), max_size=12).map("\n".join),
+)
+def test_a_text_parsed_from_the_tree_of_another_always_has_the_tree_of_its_own(before: str, after: str):
+    parser, old, new = get_parser("c"), before.encode(), after.encode()
+    reused = parser.parse(new, edit_tree(old, parser.parse(old), new))
+    assert _list_nodes(reused.root_node) == _list_nodes(parser.parse(new).root_node)
+
+
+def _list_nodes(node: Node) -> list[tuple[str, int, int]]:
+    here = (node.type, node.start_byte, node.end_byte)
+    return [here, *(each for child in node.children for each in _list_nodes(child))]
 
 
 def test_a_second_error_elsewhere_is_told_in_a_file_that_was_broken():

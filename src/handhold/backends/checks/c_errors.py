@@ -18,12 +18,14 @@ _LONE_WORD = re.compile(r"unexpected `[A-Za-z_]\w*`")
 
 class CErrors:
     def __init__(self, language: str) -> None:
-        self._raw, self._expanded = TreeSitterErrors(language), TreeSitterErrors(language)
+        self._raw = TreeSitterErrors(language)
+        self._expanded: TreeSitterErrors | None = None
 
     def find(self, text: str) -> list[TextError]:
         found = self._raw.find(text)
         if not found:
             return []
+        self._expanded = self._expanded or self._raw.copy()
         return [each for each in self._expanded.find(_expand(text)) if not _LONE_WORD.fullmatch(each.message)]
 
 

@@ -5,7 +5,7 @@ Python than the one that runs Handhold, so an error that newer syntax can cause 
 """
 
 import warnings
-from ast import PyCF_ONLY_AST
+from symtable import symtable
 
 from handhold.backends.checks import tree_sitter_errors
 from handhold.core.ports.checks import TextError
@@ -27,7 +27,7 @@ warnings.filterwarnings("ignore", module=_FILE_NAME)
 
 
 def find_errors(text: str) -> list[TextError]:
-    error = _compile(text.encode("utf-8", "surrogatepass"))
+    error = _parse(text)
     if error is None:
         return []
     certain = isinstance(error, IndentationError) or not error.msg.startswith(_NEWER_SYNTAX)
@@ -39,9 +39,9 @@ def find_errors(text: str) -> list[TextError]:
     return [TextError(line, max(error.offset or 0, 0), error.msg, max(error.end_lineno or line, line))]
 
 
-def _compile(text: bytes) -> SyntaxError | None:
+def _parse(text: str) -> SyntaxError | None:
     try:
-        compile(text, _FILE_NAME, "exec", PyCF_ONLY_AST, dont_inherit=True)
+        symtable(text, _FILE_NAME, "exec")  # parses, without making an object of each node as `ast` does
     except SyntaxError as error:
         return error
     except (ValueError, RecursionError, MemoryError):  # a NUL or half a character, or nested too deeply

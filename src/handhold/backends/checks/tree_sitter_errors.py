@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any
 
 from handhold.core.ports.checks import TextError
@@ -62,11 +63,17 @@ class TreeSitterErrors:
         self._language = language
         self._last: tuple[bytes, Tree] | None = None
 
+    def copy(self) -> "TreeSitterErrors":
+        """For texts that are similar to the last one, but not to the next."""
+        made = TreeSitterErrors(self._language)
+        made._last = self._last and (self._last[0], self._last[1].copy())
+        return made
+
     def find(self, text: str) -> list[TextError]:
         """In order."""
         data = text.encode("utf-8", "surrogatepass")
         parser = get_parser(self._language)
-        tree = parser.parse(data, _edit_tree(*self._last, data)) if self._last else parser.parse(data)
+        tree = parser.parse(data, edit_tree(*self._last, data)) if self._last else parser.parse(data)
         self._last = data, tree
         return (
             []
@@ -75,29 +82,38 @@ class TreeSitterErrors:
         )
 
 
-def _edit_tree(old: bytes, tree: "Tree", new: bytes) -> "Tree":
+def edit_tree(old: bytes, tree: "Tree", new: bytes) -> "Tree":
     """The tree of the old text, marked where the new one differs."""
-    start = _count_same(old, new)
-    same = _count_same(old[start:][::-1], new[start:][::-1])
-    old_end, new_end = len(old) - same, len(new) - same
-    points = [
-        (text.count(b"\n", 0, at), at - text.rfind(b"\n", 0, at) - 1)
-        for text, at in ((old, start), (old, old_end), (new, new_end))
-    ]
-    tree.edit(start, old_end, new_end, *points)
+    before, after = old.split(b"\n"), new.split(b"\n")
+    old_offsets, new_offsets = _get_offsets(before), _get_offsets(after)
+    for first, old_end, new_end in reversed(_find_changed_lines(before, after)):
+        start = old_offsets[first]
+        new_stop = start + new_offsets[new_end] - new_offsets[first]
+        points = [
+            (end, 0) if end < len(lines) else (end - 1, len(lines[-1]))
+            for lines, end in ((before, old_end), (after, new_end))
+        ]
+        tree.edit(start, old_offsets[old_end], new_stop, (first, 0), *points)
     return tree
 
 
-def _count_same(one: bytes, other: bytes) -> int:
-    """How many bytes at the beginning are the same, by bisection."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+def _get_offsets(lines: list[bytes]) -> list[int]:
+    """Where each line starts, and where the text ends."""
+    starts = list(accumulate((len(line) + 1 for line in lines), initial=0))
+    return [*starts[:-1], starts[-1] - 1]
+
+
+def _find_changed_lines(before: list[bytes], after: list[bytes]) -> list[tuple[int, int, int]]:
+    """The first line of each place that differs, its end, and its end in the text after. There is one place, unless
+    the texts have as many lines: then each line is compared with its counterpart."""
+    if len(before) == len(after):
+        changed = [n for n, (one, other) in enumerate(zip(before, after, strict=True)) if one != other]
+        runs = [[n for _, n in run] for _, run in groupby(enumerate(changed), lambda each: each[1] - each[0])]
+        return [(run[0], run[-1] + 1, run[-1] + 1) for run in runs]
+    last = min(len(before), len(after)) - 1
+    first = next((n for n in range(last) if before[n] != after[n]), last)
+    same = next((n for n in range(last - first) if before[-1 - n] != after[-1 - n]), last - first)
+    return [(first, len(before) - same, len(after) - same)]
 
 
 def _iter_error_nodes(root: "Node") -> Iterator["Node"]:

@@ -52,7 +52,7 @@ from handhold.core.errors import (
 from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent, digest
 from handhold.core.ports.contents import ContentStore
-from handhold.core.ports.files import MAX_EDITABLE_BYTES, HiddenPaths, Transaction
+from handhold.core.ports.files import MAX_EDITABLE_BYTES, RESULTS_PATH, HiddenPaths, Transaction
 from handhold.core.ports.journal import IncompleteTransaction
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
@@ -61,7 +61,6 @@ from handhold.logs import log_swallowed, warn_once
 TAIL_READ_BYTES = 4096  # read after the end: a larger buffer takes longer to allocate than to fill
 MAX_SIBLING_NAMES = 2_000  # names in a directory that are compared with a missing one
 MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # for a file that does not report its size
-RESULTS_ROOT = "/large_tool_results"  # the displayed path of the folder of kept outputs, wherever it is
 
 T = TypeVar("T")
 
@@ -92,7 +91,7 @@ class Workspace:
     ) -> None:
         """With a state folder there are staging areas, and kept outputs can be read."""
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
-        self._roots = Roots.open(given, {RESULTS_ROOT: ensure_private_folder(state / "results")} if state else {})
+        self._roots = Roots.open(given, {RESULTS_PATH: ensure_private_folder(state / "results")} if state else {})
         try:
             self._resolver = choose_resolver(resolver, self._roots)
         except BaseException:

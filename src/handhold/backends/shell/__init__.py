@@ -17,7 +17,7 @@ from handhold.backends.shell.brokered_jobs import start_brokered_job
 from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
 from handhold.backends.shell.cleanup import remove_unused
 from handhold.backends.shell.credentials import CredentialServer
-from handhold.backends.shell.host_paths import RESULTS_PATH, find_other_mounts, is_inside_any
+from handhold.backends.shell.host_paths import find_other_mounts, is_inside_any
 from handhold.backends.shell.jobs import BackgroundJob, JobOutcome, JobTable
 from handhold.backends.shell.launch_spec import build_argv
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
@@ -38,6 +38,7 @@ from handhold.core.errors import NoShell
 from handhold.core.facts import ExitStatus, SandboxStatus
 from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.policy.hosts import parse_credential_host
+from handhold.core.ports.files import RESULTS_PATH
 from handhold.core.ports.shell import CommandResult, CommitJob, JobState, PathGuard
 from handhold.core.requests import JobInput, JobOutput, JobStop, Run
 from handhold.core.text.path_escaping import escape_ambiguous

@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.mounts import MOUNTINFO_PATH, unescape_field
+from handhold.core.ports.files import RESULTS_PATH
 from handhold.logs import log_swallowed
 
-RESULTS_PATH = "/large_tool_results"
 HANDHOLD_FOLDER = "/.handhold"  # launcher, shim and git settings, in the sandbox only
 TMP, VAR_TMP = "/tmp", "/var/tmp"
 SANDBOX_FOLDERS = ("/dev", "/proc", TMP)  # the sandbox has its own

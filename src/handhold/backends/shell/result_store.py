@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from handhold.backends.shell.host_paths import RESULTS_PATH
+from handhold.core.ports.files import RESULTS_PATH
 from handhold.logs import log_swallowed
 
 MAX_KEPT_BYTES = 1024**3  # for all outputs together, and for one

@@ -47,6 +47,7 @@ from handhold.backends.shell.streams import (
 from handhold.backends.shell.user_namespace import build_id_range_flags
 from handhold.core.errors import NoShell
 from handhold.core.facts import SandboxStatus
+from handhold.core.ports.files import RESULTS_PATH
 
 ShellMode = Literal["contained", "brokered", "external", "unconfined"]
 
@@ -168,7 +169,7 @@ class Sandbox:
                 *(("--ro-bind", credentials.path, SOCKET_PATH) if credentials else ()),
                 *("--file", files.add_data(read_git_excludes()), EXCLUDES_PATH),
                 *("--ro-bind-data", files.add_data(build_passwd(inner)), "/etc/passwd"),
-                *(("--ro-bind", results, host_paths.RESULTS_PATH) if results is not None else ()),
+                *(("--ro-bind", results, RESULTS_PATH) if results is not None else ()),
                 *(files.build_copy_flags(shim, "0555", SHIM_PATH) if shim else ()),
                 *layout_flags,
             ]

@@ -16,6 +16,7 @@ from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent
 from handhold.core.ports.journal import IncompleteTransaction
 
 MAX_EDITABLE_BYTES = 64 * 1024 * 1024  # larger files are read by page and never read whole
+RESULTS_PATH = "/large_tool_results"  # the displayed path of the folder of kept outputs, wherever it is
 
 T = TypeVar("T")
 
