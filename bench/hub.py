@@ -27,8 +27,12 @@ from typing import Any
 
 import psycopg
 
+from handhold.core.ports.records import CallFilter
+from handhold.hub.object_contents import ObjectContents
 from handhold.hub.postgres import PostgresRecordStore, open_pool
+from handhold.hub.postgres_records import PostgresRecords
 from handhold.hub.service import open_stores
+from handhold.hub.shipped_contents import ShippedContents
 from handhold.hub.tenants import TenantLimits
 from tests.hub.hubs import Hub
 from tests.hub.servers import Postgres, running
@@ -36,6 +40,7 @@ from tests.suites.record_store_suite import call_records, encode_chain
 
 BATCH_RECORDS = 100
 ROUNDS = 5
+PATH = "/ws/w{}/dir{}/file{}.py"
 WORKSPACES, SESSIONS = 1_000, 10  # of the tables with many records; sessions of each workspace
 
 
@@ -170,6 +175,14 @@ def measure_queries(records: int) -> None:
                 report("last 20 calls of a session", lambda: store.list_calls(tenant, workspace="w7", session="s3"), 20)
                 report("search by path in a tenant", lambda: store.find_path(tenant, "/ws/w7/dir3"), 20)
                 report("last 20 calls of a tenant", lambda: store.list_calls(tenant), 20)
+                objects = ObjectContents.open((folder / "contents").as_uri())
+                shipped = PostgresRecords(store, ShippedContents(store, objects, chains[7]), chains[7], 1)
+                wanted = CallFilter(session="s3")
+                report("a page of 60 calls", lambda: shipped.list_calls(wanted, limit=60, with_replies=True).items, 60)
+                report(
+                    "who changed a file", lambda: shipped.list_path_changes(PATH.format(7, 3, 3), limit=12).items, 12
+                )
+                report("the picture of a session", lambda: shipped.list_marks("s3", limit=20_000), 20_000)
                 began = time.perf_counter()
                 with pool.connection() as connection:
                     for table in ("records", "changes"):
@@ -189,7 +202,8 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
     """Rows as an append would make them, except for the hashes: queries do not look at those."""
     connection.execute("SELECT add_partitions((now() - n * interval '1 month')::date) FROM generate_series(0, 12) AS n")
     connection.execute("ALTER TABLE records DROP CONSTRAINT records_pkey")
-    connection.execute("DROP INDEX records_seq, records_session, records_tenant, changes_path, changes_workspace")
+    connection.execute("DROP INDEX records_seq, records_session, records_tenant, records_tool, records_asked")
+    connection.execute("DROP INDEX changes_path, changes_workspace")
     calls = records // 4 // len(workspaces)
     months = [f"now() - interval '{11 - 12 * n // calls} months'" for n in range(calls)]
     times = {text: row[0] for text in set(months) if (row := connection.execute(f"SELECT {text}".encode()).fetchone())}
@@ -200,7 +214,7 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
             changes: list[tuple[Any, ...]] = []
             for seq in range(1, calls + 1):
                 received, session = times[months[seq - 1]], f"s{seq % SESSIONS}"
-                path = f"/ws/w{place}/dir{seq % 40}/file{seq % 1000}.py"
+                path = PATH.format(place, seq % 40, seq % 1000)
                 made = call_records(seq, path, session=session)
                 for n, line in enumerate(encode_chain(made, first=seq * 4 - 3), seq * 4 - 3):
                     kind = ("call", "intent", "outcome", "finish")[(n - 1) % 4]
@@ -218,6 +232,12 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
                             True if kind == "outcome" else None,
                             digest,
                             line,
+                            1_000_000 * seq,
+                            b"t" if is_call else None,
+                            b"edit_file" if is_call else None,
+                            "allowed" if kind == "intent" else None,
+                            1 if kind == "intent" else None,
+                            1500 if kind == "outcome" else None,
                         )
                     )
                 changes.append((tenant, workspace, 1, seq, received, path.encode()))
@@ -234,7 +254,9 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
     connection.execute("CREATE INDEX ON records (workspace, generation, seq)")
     connection.execute("CREATE INDEX ON records (workspace, session, seq) WHERE kind = 'call'")
     connection.execute("CREATE INDEX ON records (tenant, received) WHERE kind = 'call'")
+    connection.execute("CREATE INDEX ON records (workspace, generation, session, tool, seq) WHERE kind = 'call'")
     connection.execute("CREATE INDEX ON changes (tenant, path, received)")
+    connection.execute("CREATE INDEX ON changes (workspace, generation, path, seq)")
     connection.commit()
     connection.autocommit = True
     connection.execute("VACUUM ANALYZE records")

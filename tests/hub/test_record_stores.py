@@ -56,7 +56,18 @@ def test_a_query_without_a_condition_sees_one_tenant_only(shared_pool):
     for chain in chains:
         store.append(chain, batch(journal(1)), claimed=4)
         store.add_content(chain, "ab" * 32, 1)
-    for table in ("workspaces", "records", "changes", "contents", "tenants", "reversals", "diverged", "tokens"):
+    totals = ("session_totals", "turn_totals", "session_tools")
+    for table in (
+        "workspaces",
+        "records",
+        "changes",
+        "contents",
+        "tenants",
+        "reversals",
+        "diverged",
+        "tokens",
+        *totals,
+    ):
         with store.for_tenant(2) as connection:
             column = "id" if table == "tenants" else "tenant"
             seen = {row[0] for row in connection.execute(f"SELECT {column} FROM {table}".encode())}

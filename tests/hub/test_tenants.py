@@ -226,13 +226,29 @@ def test_retention_and_deletion_remove_rows_and_objects(stores: HubStores):
     stores.tenants.delete_tenant("long", stores.contents)
     assert stores.contents.read(long, digest(b"new")) is None
     with stores.tenants._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
-        for table in ("records", "changes", "workspaces", "contents", "tokens", "reversals", "diverged"):
+        totals = ("session_totals", "turn_totals", "session_tools")
+        for table in ("records", "changes", "workspaces", "contents", "tokens", "reversals", "diverged", *totals):
             row = connection.execute(
                 f"SELECT count(*) FROM {table} WHERE tenant = %s".encode(), (long.tenant,)
             ).fetchone()
             assert row == (0,), table
     assert months
     assert stores.records.head(short).record == 12
+
+
+def test_retention_forgets_sessions_that_ended_before(stores: HubStores):
+    assert stores.tenants
+    chain = stores.records.open_chain(stores.tenants.add_tenant("short", TenantLimits(retention_days=2)), "w")
+    calls = [*call_records(1, "/ws/a", session="old"), *call_records(2, "/ws/a", session="new")]
+    stores.records.append(chain, batch(encode_chain(calls)), claimed=8)
+    with stores.tenants._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
+        for table in ("session_totals", "turn_totals"):
+            statement = f"UPDATE {table} SET received = received - interval '4 days' WHERE session = %s"
+            connection.execute(statement.encode(), (b"old",))
+    stores.tenants.apply_retention(stores.contents)
+    with stores.tenants._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
+        for table in ("session_totals", "turn_totals", "session_tools"):
+            assert connection.execute(f"SELECT session FROM {table}".encode()).fetchall() == [(b"new",)], table
 
 
 def test_a_database_of_a_later_version_is_refused(database: str):

@@ -45,8 +45,8 @@ class ContentSource(Protocol):
 
 
 def shorten_path(path: str, roots: Sequence[str]) -> str:
-    """A path as people write it: relative to the first root, or absolute."""
-    return format_path(path.removeprefix(roots[0].rstrip("/") + "/"))
+    """A path as people write it: relative to the first root, or absolute. On a hub, no root is known."""
+    return format_path(path.removeprefix(roots[0].rstrip("/") + "/") if roots else path)
 
 
 def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]) -> str:

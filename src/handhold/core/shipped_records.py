@@ -19,6 +19,7 @@ MICROSECONDS_PER_SECOND = 1_000_000
 MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
 COMMITTED_STATUSES = ("success", "partial")
 CALL_MEMBERS = {"session", "turn", "call_id", "tool", "dialect", "arguments"}
+VERDICTS = ("allowed", "approved", "refused")
 KINDS = ("call", "intent", "outcome", "finish")
 
 
@@ -47,6 +48,10 @@ class ShippedRecord:
     at: int  # microseconds since 1970, by the sandbox's clock
     kind: str
     session: bytes = b""  # of a call
+    turn: bytes = b""
+    tool: bytes = b""
+    verdict: str = ""  # of an intent or an outcome
+    time_us: int = 0  # of an outcome
     is_committed: bool = False  # of an outcome: whether the call's changes are in effect
     changes: tuple[ShippedChange, ...] = ()
     takes_back: tuple[int, ...] = ()
@@ -103,7 +108,9 @@ def parse_record(line: bytes) -> ShippedRecord:
         raise ValueError("a time is out of range")
     kind, body = str(found["kind"]), found["body"]
     _check_body(kind, body)
-    intent = kind == "intent"
+    is_call, intent, outcome = (kind == each for each in ("call", "intent", "outcome"))
+    decision: Mapping[str, Any] = (body["decision"] if intent or outcome else None) or {}
+    verdict = decision.get("verdict", "")
     return ShippedRecord(
         number,
         previous,
@@ -112,8 +119,12 @@ def parse_record(line: bytes) -> ShippedRecord:
         _read_number(found["seq"]),
         _read_number(found["at"]),
         kind,
-        session=read_text(body["session"]) if kind == "call" else b"",
-        is_committed=kind == "outcome" and body["status"] in COMMITTED_STATUSES,
+        session=read_text(body["session"]) if is_call else b"",
+        turn=read_text(body["turn"]) if is_call else b"",
+        tool=read_text(body["tool"]) if is_call else b"",
+        verdict=verdict if verdict in VERDICTS else "",
+        time_us=body["time_us"] if outcome else 0,
+        is_committed=outcome and body["status"] in COMMITTED_STATUSES,
         changes=tuple(_read_change(each) for each in body["files"]) if intent else (),
         takes_back=tuple(_read_number(each) for each in body["takes_back"]) if intent else (),
     )

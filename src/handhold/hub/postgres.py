@@ -7,7 +7,6 @@ is inserted.
 
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
-from hashlib import sha256
 from typing import Any, LiteralString
 
 from psycopg import Connection, sql
@@ -25,9 +24,10 @@ from handhold.core.ports.record_store import (
 )
 from handhold.core.shipped_entries import make_entry
 from handhold.core.shipped_records import RecordBatch
+from handhold.hub.index_keys import MAX_KEY_BYTES, make_key, make_text_key
 from handhold.hub.quotas import TenantQuotas
+from handhold.hub.session_totals import add_totals
 
-MAX_KEY_BYTES = 1000  # of a session or a path in an index
 MAX_RACES = 10  # of other hub processes for the same head, before a request gives up
 CONNECT_TIMEOUT_SECONDS = 5.0
 
@@ -46,10 +46,12 @@ APPEND: LiteralString = """
         FROM moved, unnest(%(reversal_seqs)s::bigint[], %(reversal_calls)s::bigint[]) AS new (seq, call)
         ON CONFLICT DO NOTHING
     )
-    INSERT INTO records SELECT tenant, id, generation, number, now(), seq, kind, session, is_committed, digest, line
+    INSERT INTO records SELECT tenant, id, generation, number, now(), seq, kind, session, is_committed, digest, line,
+        at, turn, tool, verdict, files, time_us
     FROM moved, unnest(%(numbers)s::bigint[], %(seqs)s::bigint[], %(kinds)s::text[], %(sessions)s::bytea[],
-        %(committed)s::boolean[], %(digests)s::bytea[], %(lines)s::bytea[])
-        AS new (number, seq, kind, session, is_committed, digest, line)
+        %(committed)s::boolean[], %(digests)s::bytea[], %(lines)s::bytea[], %(times)s::bigint[], %(turns)s::bytea[],
+        %(tools)s::bytea[], %(verdicts)s::text[], %(files)s::integer[], %(durations)s::bigint[])
+        AS new (number, seq, kind, session, is_committed, digest, line, at, turn, tool, verdict, files, time_us)
 """
 SELECT_HEAD: LiteralString = "SELECT record, digest, diverged_at FROM workspaces WHERE id = %s"
 SELECT_DIGESTS: LiteralString = """
@@ -218,7 +220,7 @@ class PostgresRecordStore:
                 {
                     "tenant": tenant,
                     "workspace": workspace,
-                    "session": make_session_key((session or "").encode("utf-8", "surrogatepass")),
+                    "session": make_text_key(session or ""),
                     "last": last,
                 },
             ).fetchall()
@@ -311,20 +313,22 @@ def _try_append(connection: Connection[TupleRow], chain: ChainId, batch: RecordB
         "numbers": [each.number for each in records],
         "seqs": [each.seq for each in records],
         "kinds": [each.kind for each in records],
-        "sessions": [make_session_key(each.session) if each.kind == "call" else None for each in records],
+        "sessions": [make_key(each.session) if each.kind == "call" else None for each in records],
         "committed": [each.is_committed if each.kind == "outcome" else None for each in records],
         "digests": [each.digest for each in records],
         "lines": [each.line for each in records],
+        "times": [each.at for each in records],
+        "turns": [make_key(each.turn) if each.kind == "call" else None for each in records],
+        "tools": [make_key(each.tool) if each.kind == "call" else None for each in records],
+        "verdicts": [each.verdict or None for each in records],
+        "files": [len(each.changes) if each.kind == "intent" else None for each in records],
+        "durations": [each.time_us if each.kind == "outcome" else None for each in records],
     }
     statement = sql.SQL(APPEND).format(compare=sql.SQL(COMPARE))
-    return connection.execute(statement, values).rowcount > 0
-
-
-def make_session_key(session: bytes) -> bytes:
-    """A session's name in the index, which has no room for a long one."""
-    if len(session) <= MAX_KEY_BYTES:
-        return session
-    return session[: MAX_KEY_BYTES - 32] + sha256(session).digest()
+    if not connection.execute(statement, values).rowcount:
+        return False
+    add_totals(connection, chain, records)
+    return True
 
 
 def _read_entries(connection: Connection[TupleRow], calls: Sequence[tuple[int, int]]) -> list[HubEntry]:

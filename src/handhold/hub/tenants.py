@@ -133,6 +133,8 @@ class PostgresTenants:
         older = "tenant = %(tenant)s AND received < now() - %(days)s * interval '1 day'"
         for table in ("records", "changes", "reversals", "diverged"):
             self._delete_portions(table, older, tenant=tenant, days=days)
+        for table in ("turn_totals", "session_totals"):  # where `received` is up to a day old
+            self._delete_portions(table, older, tenant=tenant, days=days + 1)
         while True:
             with self._pool.connection() as connection:
                 rows = connection.execute(

@@ -3,15 +3,13 @@
 A filter without an index of its own examines a bounded number of calls for each page.
 """
 
-import json
-import os
-import re
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from handhold.backends.process_identity import is_same_process
+from handhold.backends.state.call_matcher import build_matcher
 from handhold.backends.state.database import Database
 from handhold.backends.state.journal_entries import SELECT_ENTRIES, decode_entries, read_entries
 from handhold.backends.state.live_output import LiveOutput
@@ -28,12 +26,11 @@ from handhold.core.ports.records import (
     RunningCall,
     SessionSummary,
     TurnSummary,
+    parse_cursor,
 )
-from handhold.core.text.globs import compile_matcher, parse_glob
 
 MAX_EXAMINED = 2_000  # calls that are examined for one page
 BATCH_CALLS = 200
-BEYOND_ALL = 2**62
 ASKED_DECISIONS = ("approved", "refused")
 
 INDEX_SCHEMA = (
@@ -94,8 +91,6 @@ SELECT_MARKS = """
     WHERE calls.session = ? ORDER BY calls.seq DESC LIMIT ?
 """
 
-Matches = Callable[[JournalEntry], bool]
-
 
 class SqliteRecords:
     """Implements the port Records."""
@@ -118,7 +113,7 @@ class SqliteRecords:
         with self._database.read_transaction() as connection:
             rows = connection.execute(
                 f"{SELECT_SESSIONS} WHERE last_seq < ? ORDER BY last_seq DESC LIMIT ?",
-                (_parse_cursor(cursor), limit + 1),
+                (parse_cursor(cursor), limit + 1),
             ).fetchall()
         more = str(rows[limit - 1][2]) if len(rows) > limit else ""
         return RecordPage(tuple(map(_decode_session, rows[:limit])), more, len(rows))
@@ -141,13 +136,13 @@ class SqliteRecords:
     def list_calls(
         self, wanted: CallFilter, *, cursor: str = "", limit: int, with_replies: bool = False
     ) -> RecordPage[JournalEntry]:
-        matches = _build_matcher(wanted)
+        matches = build_matcher(wanted)
         batch_calls = limit + 1 if wanted == CallFilter(session=wanted.session) else BATCH_CALLS
         found: list[JournalEntry] = []
         examined = last = 0
         with self._database.read_transaction() as connection:
             read_reply = partial(self._replies.read, connection) if wanted.text or with_replies else None
-            candidates = _select_candidates(connection, wanted, _parse_cursor(cursor))
+            candidates = _select_candidates(connection, wanted, parse_cursor(cursor))
             while examined < MAX_EXAMINED:
                 batch = [seq for (seq,) in candidates.fetchmany(min(batch_calls, MAX_EXAMINED - examined))]
                 if not batch:
@@ -182,7 +177,7 @@ class SqliteRecords:
             rows = connection.execute(
                 "SELECT DISTINCT seq FROM changes INDEXED BY changes_path WHERE path = ? AND seq < ?"
                 " ORDER BY seq DESC LIMIT ?",
-                (to_bytes(path), _parse_cursor(cursor), limit + 1),
+                (to_bytes(path), parse_cursor(cursor), limit + 1),
             ).fetchall()
             chosen = [seq for (seq,) in rows[:limit]]
             more = str(chosen[-1]) if len(rows) > limit else ""
@@ -241,55 +236,6 @@ def _select_candidates(connection: sqlite3.Connection, wanted: CallFilter, befor
     return connection.execute(f"{sql} ORDER BY seq DESC LIMIT ?", (*values, MAX_EXAMINED + 1))
 
 
-def _build_matcher(wanted: CallFilter) -> Matches:
-    tests: list[Matches] = []
-    if wanted.session:
-        tests.append(lambda entry: entry.call.session == wanted.session)
-    if wanted.turn is not None:
-        tests.append(lambda entry: entry.call.turn == wanted.turn)
-    if wanted.tool:
-        tests.append(lambda entry: entry.call.tool == wanted.tool)
-    if wanted.decision:
-        tests.append(lambda entry: entry.decision == wanted.decision)
-    if wanted.path:
-        is_named = _build_path_matcher(wanted.path)
-        tests.append(lambda entry: any(map(is_named, _list_paths(entry))))
-    if wanted.text:
-        text = re.compile(re.escape(wanted.text), re.IGNORECASE)
-        tests.append(lambda entry: any(text.search(part) for part in _list_texts(entry)))
-    return lambda entry: all(test(entry) for test in tests)
-
-
-def _build_path_matcher(pattern: str) -> Callable[[str], bool]:
-    """Matches paths that a pattern describes, and everything below them. BadGlob if it is invalid."""
-    below = pattern.strip("/") if pattern.startswith("/") else f"**/{pattern.strip('/')}"
-    matchers = [compile_matcher(parse_glob(each)) for each in (below, f"{below}/**")]
-    return lambda path: any(matches(os.fsencode(path).lstrip(b"/")) for matches in matchers)
-
-
-def _list_paths(entry: JournalEntry) -> Iterator[str]:
-    yield from entry.paths
-    yield from _iter_strings(entry)
-
-
-def _list_texts(entry: JournalEntry) -> Iterator[str]:
-    yield entry.call.arguments
-    yield from _iter_strings(entry)
-    yield from entry.paths
-    if entry.outcome and entry.outcome.reply:
-        yield entry.outcome.reply
-
-
-def _iter_strings(entry: JournalEntry) -> Iterator[str]:
-    """The arguments that are strings."""
-    try:
-        arguments = json.loads(entry.call.arguments)
-    except ValueError:
-        return
-    values: Any = arguments.values() if isinstance(arguments, dict) else [arguments]  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-    yield from (value for value in values if isinstance(value, str))
-
-
 def _decode_session(row: Sequence[Any]) -> SessionSummary:
     name, first_at, _, last_at, calls, turns, failed, changes, undone = row
     return SessionSummary(to_text(name), _seconds(first_at), _seconds(last_at), calls, turns, failed, changes, undone)
@@ -319,8 +265,3 @@ def _decode_mark(
 
 def _seconds(microseconds: int) -> float:
     return microseconds / MICROSECONDS_PER_SECOND
-
-
-def _parse_cursor(cursor: str) -> int:
-    """An invalid cursor starts at the newest record."""
-    return int(cursor) if cursor.isdecimal() and len(cursor) <= 18 else BEYOND_ALL

@@ -13,6 +13,7 @@ from handhold.core.ports.journal import JournalEntry
 T = TypeVar("T")
 
 DecisionName = Literal["allowed", "approved", "refused"]
+BEYOND_ALL = 2**62  # the number of no record
 
 
 @dataclass(frozen=True)
@@ -146,3 +147,8 @@ class Records(Protocol):
     def measure_output(self, seq: int) -> int:
         """How many bytes of a command's output are recorded so far."""
         ...
+
+
+def parse_cursor(cursor: str) -> int:
+    """The number of a call to go on before. An invalid cursor starts at the newest record."""
+    return int(cursor) if cursor.isdecimal() and len(cursor) <= 18 else BEYOND_ALL
