@@ -7,7 +7,6 @@ Secret values that a session knows are redacted in all of them, and in their tra
 
 import sys
 from threading import Lock
-from traceback import format_exception
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 from weakref import WeakSet
@@ -70,6 +69,8 @@ def _log_debug(error: BaseException) -> None:
 
 
 def _log(logger: "Logger", level: int, message: str, error: BaseException | None = None, stacklevel: int = 3) -> None:
+    from traceback import format_exception  # it imports more than most processes ever need
+
     trace = "".join(format_exception(error)) if error else ""
     if (redacted := _redact(trace)) != trace:
         message, error = f"{message}\n{redacted}", None  # a handler would write out the error itself
