@@ -159,11 +159,11 @@ class Postgres(Server):
             return True
         return False
 
-    def make_database(self) -> str:
+    def make_database(self, encoding: str = "UTF8") -> str:
         """An empty database of its own, as a URL."""
         name = f"test_{token_hex(8)}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"'.encode())
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'".encode())
         return self.url(name)
 
     def stop(self) -> None:

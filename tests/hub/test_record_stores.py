@@ -9,7 +9,7 @@ import pytest
 from handhold.core.ports.record_store import ChainId, RecordStore
 from handhold.hub import postgres as postgres_store
 from handhold.hub.local_records import SqliteRecordStore
-from handhold.hub.migrations import migrate
+from handhold.hub.migrations import UnsuitableDatabase, migrate
 from handhold.hub.postgres import PostgresRecordStore, open_pool
 from tests.hub.servers import Postgres
 from tests.suites.record_store_suite import RecordStoreSuite, batch, journal
@@ -47,6 +47,14 @@ def test_the_suite_bites(shared_pool, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(Exception) as failure:  # noqa: PT011 - whichever part of it fails
         suite.test_of_many_senders_of_the_same_records_each_record_lands_once(store, store.open_chain(1, "bites"))
     assert failure.type.__name__ in ("AssertionError", "ChainDiverged", "UniqueViolation"), failure.value
+
+
+def test_a_database_that_is_not_in_utf_8_is_refused(postgres: Postgres):
+    with (
+        psycopg.connect(postgres.make_database("SQL_ASCII")) as connection,
+        pytest.raises(UnsuitableDatabase, match="UTF8"),
+    ):
+        migrate(connection)
 
 
 def test_a_query_without_a_condition_sees_one_tenant_only(shared_pool):

@@ -53,6 +53,7 @@ def hub() -> None:
 def open_hub(database: str, contents: str) -> "Generator[HubStores]":
     from psycopg import Error
 
+    from handhold.hub.migrations import UnsuitableDatabase
     from handhold.hub.service import open_stores
 
     if database.startswith(("postgresql:", "postgres:")) and not contents:
@@ -62,6 +63,8 @@ def open_hub(database: str, contents: str) -> "Generator[HubStores]":
             yield stores
     except Error as error:
         raise click.ClickException(f"The database does not answer: {error}") from None
+    except UnsuitableDatabase as error:
+        raise click.ClickException(f"A hub cannot use the database: {error}.") from None
 
 
 def require_tenants(stores: "HubStores") -> "PostgresTenants":

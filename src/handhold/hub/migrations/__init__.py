@@ -8,8 +8,17 @@ from psycopg.rows import TupleRow
 LOCK_KEY = 0x48_48_4C_44  # of the advisory lock that keeps two hubs from migrating at once
 
 
+class UnsuitableDatabase(Exception):
+    """A hub of this version cannot use the database."""
+
+
 def migrate(connection: Connection[TupleRow]) -> int:
-    """Bring a database to the current version and return it. RuntimeError if it is newer than this program."""
+    """Bring a database to the current version and return it.
+
+    UnsuitableDatabase if it is newer than this program, or not in UTF-8: in another encoding names could not be read back.
+    """
+    if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
+        raise UnsuitableDatabase(f"the database has the encoding {encoding}; make one with UTF8")
     folder = files(__name__)
     scripts = sorted(each.name for each in folder.iterdir() if each.name.endswith(".sql"))
     with connection.transaction():
@@ -17,7 +26,7 @@ def migrate(connection: Connection[TupleRow]) -> int:
         connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version integer NOT NULL)")
         version = read_version(connection)
         if version > len(scripts):
-            raise RuntimeError(f"the database has version {version}; this Handhold knows {len(scripts)}")
+            raise UnsuitableDatabase(f"the database has version {version}; this Handhold knows {len(scripts)}")
         for script in scripts[version:]:
             connection.execute(folder.joinpath(script).read_bytes())
         connection.execute("DELETE FROM schema_version")
