@@ -3,7 +3,7 @@
 python -m bench.records [--calls 10000 1000000] [--folder FOLDER]
 
 A journal of a thousand real calls is multiplied by SQL. Half of the calls are of one session, one in ten changed a
-file, one in a hundred was undone.
+file. Undos are not multiplied: a session's summary counts its undone calls.
 """
 
 import argparse
