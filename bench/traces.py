@@ -1,8 +1,8 @@
-"""What traces cost: the same calls unobserved, in an empty span, and observed, with an SDK that exports into memory.
+"""What traces cost: calls unobserved, in an empty span, and observed, with an SDK that exports into memory.
 
 python -m bench.traces [--calls 3000]
 
-Batches take turns in one process, so that whatever else the machine does hits all three. An empty span shows what the
+In each call, the processor time outside of what carries it out is what observing costs. An empty span shows what the
 SDK alone costs there: more than in a loop of nothing else, as a call in between displaces its code from the caches.
 """
 
@@ -12,26 +12,46 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from time import process_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from handhold import Toolbox
+from handhold.pipeline.executor import CallExecutor
 from handhold.pipeline.traces import find_observer
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
-BATCH = 10
 LARGE = "x = 1 + find(2)\n" * 12_000  # 190 KB
 Call = Callable[[int], object]
 
 
-def measure(call: Call, count: int = BATCH) -> float:
-    """Microseconds of processor time for a call."""
-    started = process_time()
-    for n in range(count):
-        call(n)
-    return (process_time() - started) / count * 1e6
+class EmptySpans:
+    """Observes calls by spans without attributes, and no metrics."""
+
+    def __init__(self, tracer: "Tracer") -> None:
+        self._tracer = tracer
+
+    def observe(self, tool: str, arguments: Any, call_id: str, execute: Callable[[], tuple[Any, Any]]) -> Any:
+        with self._tracer.start_as_current_span("empty"):
+            return execute()[0]
+
+
+class TimedMethod:
+    """Replaces a method by one that notes the microseconds of processor time of each call."""
+
+    def __init__(self, name: str) -> None:
+        self.times: list[float] = []
+        method: Callable[..., Any] = getattr(CallExecutor, name)
+
+        def timed(*arguments: Any) -> Any:
+            started = process_time()
+            try:
+                return method(*arguments)
+            finally:
+                self.times.append((process_time() - started) * 1e6)
+
+        setattr(CallExecutor, name, timed)
 
 
 def set_up_sdk() -> "tuple[Tracer, Callable[[], object]]":
@@ -50,26 +70,21 @@ def set_up_sdk() -> "tuple[Tracer, Callable[[], object]]":
     return provider.get_tracer("empty"), exporter.clear
 
 
-def measure_kinds(call: Call, tracer: "Tracer", clear: Callable[[], object]) -> tuple[float, float, float]:
-    """Unobserved, in an empty span, and observed."""
-
-    def call_in_span(n: int) -> None:
-        with tracer.start_as_current_span("empty"):
-            call(n)
-
-    with patch("handhold.pipeline.executor.find_observer", lambda: None):
-        plain, empty = measure(call), measure(call_in_span)
-    observed = measure(call)
-    clear()
-    return plain, empty, observed
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=3000)
     count = parser.parse_args().calls
-    print(f"to find that there is no SDK: {measure(lambda _: find_observer(), count):.2f} µs a call")
+    started = process_time()
+    for _ in range(count):
+        find_observer()
+    print(f"to find that there is no SDK: {(process_time() - started) / count * 1e6:.2f} µs a call")
     tracer, clear = set_up_sdk()
+    inner, outer = TimedMethod("_execute"), TimedMethod("execute")
+    kinds: dict[str, Callable[[], Any]] = {
+        "unobserved": lambda: None,
+        "in an empty span": lambda: EmptySpans(tracer),
+        "observed": find_observer,
+    }
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "ws"
         root.mkdir()
@@ -82,12 +97,22 @@ def main() -> None:
                 "command": lambda _: box.call("bash", {"command": "true"}),
             }
             for name, call in calls.items():
-                measure(call)  # not counted: files and modules are read for the first time
-                times = [measure_kinds(call, tracer, clear) for _ in range(count // BATCH)]
-                plain = median(each[0] for each in times)
-                more = [median(each[kind] - each[0] for each in times) for kind in (1, 2)]
-                shown = [f"{each:+.0f} µs ({100 * each / plain:+.1f} %)" for each in more]
-                print(f"{name}: {plain:.0f} µs, in an empty span {shown[0]}, observed {shown[1]}")
+                call(-1)  # not counted: files and modules are read for the first time
+                costs: dict[str, list[float]] = {kind: [] for kind in kinds}
+                times: list[float] = []
+                for n in range(count):
+                    kind = [*kinds][n % len(kinds)]
+                    with patch("handhold.pipeline.executor.find_observer", kinds[kind]):
+                        call(n)
+                    costs[kind].append(outer.times[-1] - inner.times[-1])
+                    times.append(inner.times[-1])
+                    clear()
+                whole, plain = median(times), median(costs["unobserved"])
+                shown = (
+                    f"{kind} +{(cost := median(costs[kind]) - plain):.0f} µs ({100 * cost / whole:.1f} %)"
+                    for kind in ("in an empty span", "observed")
+                )
+                print(f"{name}: {whole:.0f} µs, {', '.join(shown)}")
 
 
 if __name__ == "__main__":

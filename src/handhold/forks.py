@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from math import inf
@@ -17,7 +18,7 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.copies import measure_tree
 from handhold.backends.forks.fork_changes import list_changes
-from handhold.backends.forks.fork_folder import ForkFolder, ForkStore, open_base
+from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
 from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
 from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
@@ -62,6 +63,11 @@ class Fork:
         """Whether a program runs in it now."""
         return self.folder.is_running
 
+    @property
+    def last_run(self) -> ForkRun | None:
+        """The last command that ended in it, by `run` or `run_contained`."""
+        return self.folder.last_run
+
     def run(
         self, command: Sequence[str], *, cwd: str = "", wait: Callable[[RunningProgram], int] = RunningProgram.wait
     ) -> int:
@@ -70,12 +76,21 @@ class Fork:
         cwd: where it starts; by default in the first root.
         wait: replaces waiting for the program, to pass on signals.
         """
+        started = time.time()
         with self.start(command, cwd=cwd) as program:
-            return wait(program)
+            status = wait(program)
+        return self._record_run(command, status, started)
 
     def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
         """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed."""
-        return self._forks.run_contained(self.folder, command, cwd, network=network)
+        started = time.time()
+        status = self._forks.run_contained(self.folder, command, cwd, network=network)
+        return self._record_run(command, status, started)
+
+    def _record_run(self, command: Sequence[str], status: int, started: float) -> int:
+        ended = time.time()
+        self.folder.save_run(ForkRun(tuple(command), status, ended, max(0.0, ended - started)))
+        return status
 
     @contextmanager
     def start(

@@ -628,8 +628,7 @@ class ForkToolbox(Toolbox):
         wait: replaces waiting for the program, to pass on signals.
         """
         self._process.close()
-        with self._fork.start(command, cwd=cwd) as program:
-            return (wait or type(program).wait)(program)
+        return self._fork.run(command, cwd=cwd, **({"wait": wait} if wait else {}))
 
     def run_contained(self, command: Sequence[str], *, cwd: str = "", network: bool = False) -> int:
         """`run` in the sandbox of commands: what rules hide is hidden, and nothing outside the fork can be changed.

@@ -48,6 +48,17 @@ def test_a_contained_program_has_its_own_streams_and_exit_status(folder: Path):
     assert handhold(folder, "fork", "--network", "try", "--", "true").returncode == 2
 
 
+@pytest.mark.parametrize("contained", [(), ("--contained",)])
+def test_forks_tells_how_the_last_command_ended(folder: Path, contained: tuple[str, ...]):
+    started = time.time()
+    assert handhold(folder, "fork", *contained, "try", "--", "true").returncode == 0
+    assert handhold(folder, "fork", "run", "try", *contained, "--", "sh", "-c", "exit 3").returncode == 3
+    (told,) = json.loads(succeed(folder, "forks", "--json"))
+    assert (told["last_run"]["command"], told["last_run"]["status"]) == (["sh", "-c", "exit 3"], 3)
+    assert started <= told["last_run"]["ended"] <= time.time()
+    assert "sh -c 'exit 3': exit 3, " in succeed(folder, "forks")
+
+
 def test_fork_diff_run_merge_undo(folder: Path):
     before = tree(folder)
     assert handhold(folder, "fork", "try", "--", "sh", "-c", "echo two >> a.txt; rm -r sub").returncode == 0

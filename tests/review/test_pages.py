@@ -39,7 +39,8 @@ def reviewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
             call("write_file", "5", path="cart.py", content="total = (1\nname = 'x'\n")  # 10, with a syntax error
             for name, text in (("facets", "one = 1\n"), ("index", "two = 2\n")):
                 fork = box.fork(name)
-                fork.run(["sh", "-c", f"printf '{text}' > search.py"])
+                lines = f"seq -f '{name} %.0f' 1500 > long.txt; printf '{name}' > other.txt"
+                fork.run(["sh", "-c", f"printf '{text}' > search.py; {lines}; exit {int(name == 'index')}"])
         yield reviewed
 
 
@@ -54,7 +55,13 @@ PAGES = (
     *("/now", "/timeline", "/timeline?session=coupons&q=nothing-like-it", "/timeline?session=coupons&path=a.py"),
     *("/call/2", "/call/3", "/call/10", "/call/2/file/0", "/call/2/file/0?side=before", "/call/2/undo", "/call/3/undo"),
     *("/call/3/undo?scope=turn", "/call/3/undo?scope=session", "/call/8/undo", "/forks", "/forks/facets"),
-    *("/forks?fork=facets&fork=index", "/history?path=a.py", "/no-such-page"),
+    *(
+        "/forks?fork=facets&fork=index",
+        "/forks?fork=facets&fork=index&path=long.txt",
+        "/forks/index?path=long.txt",
+        "/history?path=a.py",
+        "/no-such-page",
+    ),
 )
 
 
@@ -123,9 +130,23 @@ def test_forks_are_compared_merged_and_dropped(reviewed: Reviewed, page: Page):
     for name in ("facets", "index"):
         page.get_by_label(f"Select {name}").check()
     page.get_by_role("button", name="Compare").click()
-    expect(page.locator("tr", has_text="search.py")).to_contain_text("differ")
+    expect(page.get_by_role("row", name=re.compile("^search.py"))).to_contain_text("differ")
+    expect(page.locator("tr", has=page.get_by_label("Select index"))).to_contain_text("exit 1")
+    differing = page.locator("section", has=page.locator("#h-f")).locator("ol.eff > li")
+    expect(differing).to_have_count(3)
+    expect(differing.filter(has_text="other.txt")).to_contain_text("index")
+    differing.get_by_role("link", name=re.compile("more lines of this file")).click()
+    expect(page.locator("h1")).to_contain_text("long.txt")
+    page.locator("#next-lines").first.click()
+    expect(page.locator(".crumbs")).to_contain_text("index and facets")
+    expect(page.locator("main")).to_contain_text("index 501")
+    page.goto(f"{reviewed.url}/forks/facets")
+    expect(page.locator("main")).to_contain_text("exit 0")
+    page.get_by_role("link", name=re.compile("more lines of this file")).click()
+    expect(page.locator("main")).to_contain_text("facets 499")
+    page.goto(f"{reviewed.url}/forks?fork=facets&fork=index")
     page.locator("section.card", has_text="Merge facets").get_by_role(
-        "button", name=re.compile("^Merge 1 file")
+        "button", name=re.compile("^Merge 3 files")
     ).click()
     expect(page.get_by_role("status").filter(has_text="Merged facets")).to_be_visible()
     assert (reviewed.root / "search.py").read_text() == "one = 1\n"

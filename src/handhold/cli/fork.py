@@ -42,6 +42,14 @@ class ForkJSON(TypedDict):
     files: int  # that it changed
     added: int  # lines
     removed: int
+    last_run: "LastRunJSON | None"  # the last command that ended in it
+
+
+class LastRunJSON(TypedDict):
+    command: list[str]
+    status: int  # a negative number is a signal's
+    ended: float  # seconds since 1970
+    seconds: float
 
 
 class MergeJSON(TypedDict):

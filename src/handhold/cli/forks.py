@@ -1,17 +1,24 @@
 """`handhold forks`: list the forks of a workspace."""
 
+import shlex
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from handhold.cli import options
 from handhold.cli.diffstat import colour_counts, count_files, format_counts, format_file_count, parse_stats, sum_stats
-from handhold.cli.fork import ForkJSON, add_workspace_options, open_box
+from handhold.cli.fork import ForkJSON, LastRunJSON, add_workspace_options, open_box
 from handhold.cli.options import print_json, report_errors
 from handhold.cli.terminal import pad
+from handhold.core.text.display_text import escape_invisible
+
+if TYPE_CHECKING:
+    from handhold.forks import Fork
 
 JSON_OUTPUT = {"": list[ForkJSON]}
+MAX_COMMAND_CHARS = 60
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -20,7 +27,7 @@ UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 @options.as_json
 @report_errors
 def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # noqa: FBT001
-    """List the forks: what each changed, since when, and whether something runs in it."""
+    """List the forks: what each changed, since when, whether something runs in it, and how its last command ended."""
     found: list[ForkJSON] = []
     with open_box(root, state) as box:
         for each in box.forks:
@@ -34,6 +41,7 @@ def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # 
                     files=count_files(stats),
                     added=added,
                     removed=removed,
+                    last_run=format_last_run(each),
                 )
             )
     if as_json:
@@ -44,12 +52,24 @@ def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # 
         counts = colour_counts(format_counts(each["added"], each["removed"]))
         changed = f"{format_file_count(each['files'])} {counts}".rstrip() if each["files"] else "unchanged"
         running = "running" if each["running"] else "idle"
-        click.echo(
-            f"{pad(each['name'], width)}  {running:7}  {format_age(time.time() - each['created']):>6}  {changed}"
-        )
+        now = time.time()
+        ran = f"  {describe_last_run(each['last_run'], now)}" if each["last_run"] else ""
+        click.echo(f"{pad(each['name'], width)}  {running:7}  {format_age(now - each['created']):>6}  {changed}{ran}")
     if not found:
         click.echo("There are no forks. `handhold fork NAME -- COMMAND` makes one.")
     return 0
+
+
+def format_last_run(fork: "Fork") -> LastRunJSON | None:
+    last = fork.last_run
+    return last and LastRunJSON(command=[*last.command], status=last.status, ended=last.ended, seconds=last.seconds)
+
+
+def describe_last_run(run: LastRunJSON, now: float) -> str:
+    ended = f"signal {-run['status']}" if run["status"] < 0 else f"exit {run['status']}"
+    command = escape_invisible(shlex.join(run["command"]))
+    shown = command if len(command) <= MAX_COMMAND_CHARS else f"{command[:MAX_COMMAND_CHARS]}…"
+    return f"{shown}: {ended}, {format_age(now - run['ended'])} ago"
 
 
 def format_age(seconds: float) -> str:

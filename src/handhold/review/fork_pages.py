@@ -8,13 +8,21 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
-from handhold.core.text.diff import compute_hunks
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 from handhold.forks import MergeReport
-from handhold.review.diff_view import build_view
-from handhold.review.fork_view import ForkView, build_fork, compare_forks, describe_conflict, list_forks
-from handhold.review.pages import PageRenderer
+from handhold.review.diff_view import PAGE_LINES, build_view, parse_unified
+from handhold.review.fork_view import (
+    MAX_FILES,
+    MAX_LINES,
+    ForkView,
+    build_fork,
+    compare_forks,
+    describe_conflict,
+    diff_versions,
+    list_forks,
+)
+from handhold.review.pages import PageRenderer, quote_query, read_query
 from handhold.review.takeback import PageApprover
 
 SESSION = "review"  # of merges in the journal
@@ -33,10 +41,26 @@ class ForkPages:
         forks = list_forks(self._pages.workspace)
         chosen = request.query_params.getlist("fork")[:2]
         selected = [fork for name in chosen for fork in forks if fork.name == name]
-        return self._render(request, forks, selected)
+        if (path := read_query(request).get("path")) is None:
+            return self._render(request, forks, selected)
+        compared = compare_forks(*selected) if len(selected) == 2 else []
+        file = next((each for each in compared if each.path == path and each.relation == "differ"), None)
+        if file is None:
+            raise HTTPException(404)
+        view, here = diff_versions(file, start=_read_start(request), limit=PAGE_LINES), f"{self._pages.base}/forks"
+        return self._pages.render(request, "fork_file.html", forks=selected, view=view, here=here)
 
     def show_one(self, request: Request) -> Response:
-        return self._pages.render(request, "fork.html", fork=self._find(request), note="", conflicts=())
+        fork, path = self._find(request), read_query(request).get("path")
+        if path is None:
+            return self._pages.render(request, "fork.html", fork=fork, note="", conflicts=())
+        file = next((each for each in fork.files if each.path == path), None)
+        if file is None:
+            raise HTTPException(404)
+        hunks, notes = parse_unified(file.text)
+        view = build_view(path, hunks, start=_read_start(request), limit=PAGE_LINES, notes=notes)
+        here = f"{self._pages.base}/forks/{quote_query(fork.name)}"
+        return self._pages.render(request, "fork_file.html", forks=[fork], view=view, here=here)
 
     def merge(self, request: Request, form: FormData) -> Response:
         fork = self._find(request)
@@ -64,18 +88,15 @@ class ForkPages:
 
     def _render(self, request: Request, forks: list[ForkView], selected: list[ForkView], note: str = "") -> Response:
         compared = compare_forks(*selected) if len(selected) == 2 else []
-        between = None
-        differing = next((file for file in compared if file.relation == "differ"), None)
-        if differing and differing.one and differing.other:
-            texts = (_added_text(differing.one.text), _added_text(differing.other.text))
-            between = (differing.path, build_view(differing.path, list(compute_hunks(*texts)), limit=200))
+        differing = [file for file in compared if file.relation == "differ"]
         return self._pages.render(
             request,
             "forks.html",
             forks=forks,
             selected=selected,
             compared=compared,
-            between=between,
+            between=[diff_versions(file, limit=MAX_LINES) for file in differing[:MAX_FILES]],
+            left_out=differing[MAX_FILES:],
             note=note,
             needs_token=self._pages.workspace.commands_reach_page(),
         )
@@ -105,9 +126,6 @@ class ForkPages:
         return f"Merged {report.fork}: {many}. You can take it back in the timeline.{left}{notes}"
 
 
-def _added_text(diff: str) -> str:
-    """What a fork's version has at the places that it changed."""
-    from handhold.review.diff_view import parse_unified
-
-    hunks, _ = parse_unified(diff)
-    return "".join(f"{line.text}\n" for hunk in hunks for line in hunk.lines if line.sign != "-")
+def _read_start(request: Request) -> int:
+    start = read_query(request).get("start", "0")
+    return int(start) if start.isascii() and start.isdigit() and len(start) < 10 else 0

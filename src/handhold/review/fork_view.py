@@ -1,11 +1,13 @@
 """Forks: what each changed, two of them compared, merged or dropped."""
 
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
 from handhold.core.errors import MergeConflict, ToolError
+from handhold.core.text.diff import compute_hunks
 from handhold.forks import Fork
 from handhold.logs import log_swallowed
 from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
@@ -24,6 +26,17 @@ class ForkFile:
 
 
 @dataclass(frozen=True)
+class LastRunView:
+    """The last command in a fork: what people call a check, if it is one."""
+
+    command: str
+    ok: bool
+    outcome: str
+    age: str
+    took: str
+
+
+@dataclass(frozen=True)
 class ForkView:
     name: str
     age: str
@@ -31,6 +44,7 @@ class ForkView:
     files: tuple[ForkFile, ...]
     problem: str
     digest: str
+    last_run: "LastRunView | None"
 
     @property
     def added(self) -> int:
@@ -80,7 +94,16 @@ def build_fork(fork: Fork) -> ForkView:
     files = tuple(split_files(diff))
     age = format_duration(max(0.0, time.time() - fork.created))
     digest = sha256(diff.encode("utf-8", "surrogatepass")).hexdigest()
-    return ForkView(fork.name, age, fork.is_running, files, problem, digest)
+    return ForkView(fork.name, age, fork.is_running, files, problem, digest, view_last_run(fork))
+
+
+def view_last_run(fork: Fork) -> LastRunView | None:
+    run = fork.last_run
+    if run is None:
+        return None
+    outcome = f"signal {-run.status}" if run.status < 0 else f"exit {run.status}"
+    age = format_duration(max(0.0, time.time() - run.ended))
+    return LastRunView(shlex.join(run.command), run.status == 0, outcome, age, format_duration(run.seconds))
 
 
 def split_files(diff: str) -> list[ForkFile]:
@@ -97,6 +120,20 @@ def compare_forks(one: ForkView, other: ForkView) -> list[ComparedFile]:
     order = {"differ": 0, "same": 1, "one": 2, "other": 3}
     found = [ComparedFile(path, by_path[0].get(path), by_path[1].get(path)) for path in paths]
     return sorted(found, key=lambda file: (order[file.relation], file.path))
+
+
+def diff_versions(file: ComparedFile, *, start: int = 0, limit: int) -> DiffView:
+    """How two forks' versions of a file differ, at the places that they changed."""
+    assert file.one
+    assert file.other
+    texts = (_added_text(file.one.text), _added_text(file.other.text))
+    return build_view(file.path, list(compute_hunks(*texts)), start=start, limit=limit)
+
+
+def _added_text(diff: str) -> str:
+    """What a fork's version has at the places that it changed."""
+    hunks, _ = parse_unified(diff)
+    return "".join(f"{line.text}\n" for hunk in hunks for line in hunk.lines if line.sign != "-")
 
 
 def describe_conflict(error: MergeConflict, workspace: ReviewedWorkspace) -> Sequence[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 forks/NAME/fork.json        when it was made, on which roots, and the last mount that is not recorded yet
            ancestors.json   what the roots had at the paths in the layers; texts/ has the contents of texts
+           last_run.json    the last command that ended in it
            layers/N/        the layer over the Nth root, with the work folder that an overlay needs; or a copy of the
                             root, with a list of what was copied
            state/           what programs in the fork see as the workspace's state
@@ -34,7 +35,7 @@ from handhold.logs import log_swallowed, suppress_and_log
 FORKS_FOLDER = "forks"  # in the state folder
 TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
-INNER_STATE_FOLDER = "state"
+RUN_FILE, INNER_STATE_FOLDER = "last_run.json", "state"
 SETTINGS_FOLDER = "ssh_config.d"
 UPPER, WORK, MANIFEST_FILE = "upper", "work", "copied.json"
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
@@ -73,6 +74,16 @@ class ForkInfo:
     is_copy: bool = False  # of the roots, because there can be no overlay here
 
 
+@dataclass(frozen=True)
+class ForkRun:
+    """A command that ended in a fork."""
+
+    command: tuple[str, ...]
+    status: int  # a negative number is a signal's
+    ended: float  # seconds since 1970
+    seconds: float
+
+
 class ForkFolder:
     """One fork. All that changes it needs its lock, except what happens inside its mount."""
 
@@ -91,6 +102,18 @@ class ForkFolder:
 
     def save_info(self, info: ForkInfo) -> None:
         write_atomically(self.folder / INFO_FILE, json.dumps(asdict(info)).encode())
+
+    @property
+    def last_run(self) -> ForkRun | None:
+        try:
+            found = json.loads((self.folder / RUN_FILE).read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return ForkRun(tuple(found["command"]), found["status"], found["ended"], found["seconds"])
+
+    def save_run(self, run: ForkRun) -> None:
+        with suppress_and_log(OSError):  # the fork may have been dropped
+            write_atomically(self.folder / RUN_FILE, json.dumps(asdict(run)).encode())
 
     def upper(self, n: int) -> str:
         return str(self.folder / "layers" / str(n) / UPPER)

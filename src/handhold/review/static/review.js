@@ -22,7 +22,10 @@
   keysOn.addEventListener("change", () => localStorage.setItem("handhold-keys", keysOn.checked ? "on" : "off"));
 
   // --- live
-  let known = new Set($$("[data-question]").map((each) => each.dataset.question));
+  const toldKey = `handhold-told${base}`; // ids of pending questions that some tab has announced
+  const readTold = () => JSON.parse(localStorage.getItem(toldKey) ?? "[]");
+  const markTold = (ids) => localStorage.setItem(toldKey, JSON.stringify(ids));
+  markTold([...new Set([...readTold(), ...$$("[data-question]").map((each) => each.dataset.question)])]);
   let source = null, lastHeard = 0, title = document.title.replace(/^\(\d+\) /, "");
   const setLive = (live) => {
     $("#live").innerHTML = live ? '<span class="live">Live</span>' : "<small>Not live</small>";
@@ -72,12 +75,12 @@
     return holder.content.firstElementChild;
   };
   const updateQuestions = async (ids) => {
-    const fresh = ids.filter((id) => !known.has(id));
+    const told = readTold(), fresh = ids.filter((id) => !told.includes(id));
     const count = $("#nav-count");
     count.firstChild.data = String(ids.length);
     count.classList.toggle("wait", ids.length > 0);
     document.title = (ids.length ? `(${ids.length}) ` : "") + title;
-    known = new Set(ids);
+    markTold(ids);
     if (fresh.length) announce(fresh.length);
     if (!list) return;
     for (const article of $$("[data-question]", list)) {
