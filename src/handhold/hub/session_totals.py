@@ -75,7 +75,7 @@ ADD_TOTALS: LiteralString = """
 ADD_UNDONE: LiteralString = """
     UPDATE session_totals AS known SET undone = known.undone + found.undone
     FROM (
-        SELECT call.workspace, call.generation, call.session, sum(reversed.undone) AS undone
+        SELECT reversed.workspace, reversed.generation, call.session, sum(reversed.undone) AS undone
         FROM (
             SELECT taken.workspace, taken.generation, coalesce(undo.call, taken.call) AS seq,
                 CASE WHEN undo.call IS NULL THEN 1 ELSE -1 END AS undone
@@ -84,8 +84,10 @@ ADD_UNDONE: LiteralString = """
             LEFT JOIN reversals AS undo
                 ON undo.workspace = taken.workspace AND undo.generation = taken.generation AND undo.seq = taken.call
             WHERE workspaces.id = %s AND taken.seq = ANY(%s)
-        ) AS reversed JOIN records AS call USING (workspace, generation, seq)
-        WHERE call.kind = 'call' GROUP BY call.workspace, call.generation, call.session
+        ) AS reversed CROSS JOIN LATERAL (
+            SELECT session FROM records WHERE records.workspace = reversed.workspace
+                AND records.generation = reversed.generation AND records.seq = reversed.seq AND kind = 'call' LIMIT 1
+        ) AS call GROUP BY reversed.workspace, reversed.generation, call.session
     ) AS found
     WHERE known.workspace = found.workspace AND known.generation = found.generation AND known.session = found.session
 """
