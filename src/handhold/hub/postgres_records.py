@@ -37,6 +37,7 @@ MAX_EXAMINED = 2_000  # calls that are examined for one page
 MAX_SEARCHED = 200  # if their replies are searched too: each is an object
 BATCH_CALLS = 200
 MAX_TOOLS = 500
+MAX_SPREAD = 4
 ASKED_VERDICTS = ("approved", "refused")
 
 OF_CHAIN: LiteralString = "workspace = %(workspace)s AND generation = %(generation)s"
@@ -52,12 +53,14 @@ SELECT_LINES: LiteralString = f"""
     ) AS found WHERE lines IS NOT NULL ORDER BY wanted.seq DESC
 """
 # What belongs to a call came with it or later, so the tables of earlier months are left out.
+FACTS: LiteralString = """
+    SELECT seq, kind, files, verdict, time_us, is_committed FROM records
+    WHERE kind IN ('intent', 'outcome') AND received >= %(since)s
+"""
+SELECT_FACTS_BETWEEN: LiteralString = f"{FACTS} AND {OF_CHAIN} AND seq BETWEEN %(first)s AND %(last)s"
 SELECT_FACTS: LiteralString = f"""
-    SELECT found.* FROM {WANTED} CROSS JOIN LATERAL (
-        SELECT seq, kind, files, verdict, time_us, is_committed FROM records WHERE records.workspace = wanted.workspace
-            AND records.generation = wanted.generation AND records.seq = wanted.seq
-            AND kind IN ('intent', 'outcome') AND received >= %(since)s OFFSET 0
-    ) AS found
+    SELECT found.* FROM {WANTED} CROSS JOIN LATERAL ({FACTS} AND records.workspace = wanted.workspace
+        AND records.generation = wanted.generation AND records.seq = wanted.seq OFFSET 0) AS found
 """
 SELECT_UNDONE: LiteralString = f"""
     SELECT wanted.seq FROM (SELECT DISTINCT workspace, generation, call AS seq FROM reversals
@@ -207,16 +210,24 @@ class PostgresRecords:
             session=make_text_key(session),
             limit=limit,
         )
-        seqs = [seq for seq, *_ in calls]
-        since = min((received for *_, received in calls), default=None)
-        rows = self._select(SELECT_FACTS, seqs=seqs, since=since)
-        undone = {seq for (seq,) in self._select(SELECT_UNDONE, seqs=seqs)}
+        rows = self._select_facts(calls)
         intents = {seq: (files, verdict) for seq, kind, files, verdict, *_ in rows if kind == "intent"}
         outcomes = {seq: facts for seq, kind, _, *facts in rows if kind == "outcome"}
+        changed = [seq for seq, *_ in calls if intents.get(seq, (0,))[0]]
+        undone = {seq for (seq,) in self._select(SELECT_UNDONE, seqs=changed)}
         return [
             _make_mark(seq, at, tool, intents.get(seq), outcomes.get(seq), undone=seq in undone)
             for seq, at, tool, _ in reversed(calls)
         ]
+
+    def _select_facts(self, calls: Sequence[TupleRow]) -> list[TupleRow]:
+        """Intents and outcomes of these calls, newest first: by their range, unless others' calls are most of it."""
+        if not calls:
+            return []
+        seqs, since = [seq for seq, *_ in calls], min(received for *_, received in calls)
+        if seqs[0] - seqs[-1] < MAX_SPREAD * len(seqs):
+            return self._select(SELECT_FACTS_BETWEEN, first=seqs[-1], last=seqs[0], since=since)
+        return self._select(SELECT_FACTS, seqs=seqs, since=since)
 
     # --- what only the machine with the workspace knows
 
