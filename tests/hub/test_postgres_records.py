@@ -65,8 +65,11 @@ class TestPostgres(RecordsSuite):
         records = self.read(store)
         assert (records.list_running(), records.read_output(seq), records.measure_output(seq)) == ((), None, 0)
 
-    def test_no_page_of_a_long_journal_is_a_full_scan(self, store: SqliteStore, stores: HubStores):
-        """The cost of each request grows neither with the session, nor with the journal, nor with the tenant."""
+    def test_no_page_of_a_long_journal_is_a_full_scan(self, store: SqliteStore):
+        """The cost of each request grows neither with the session, nor with the journal, nor with the tenant.
+
+        Nor does it need statistics, which the table of a new month has not got yet.
+        """
         records = self.shipped.read(store)
         requests: dict[str, Callable[[], object]] = {
             "sessions": lambda: records.list_sessions(limit=20),
@@ -95,9 +98,6 @@ class TestPostgres(RecordsSuite):
                     for _ in range(many // 10):
                         done(other, change("/ws/a.py"))
                 self.shipped.read(other)
-            assert stores.tenants
-            with stores.tenants._pool.connection() as connection:  # pyright: ignore[reportPrivateUsage]
-                connection.execute("ANALYZE")
 
         done(store, change("/ws/a.py"))
         store.record_call(call("rare"), success(), decision=REFUSED)

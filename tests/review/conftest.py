@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from tests.hub.conftest import postgres, seaweed
 from tests.review.hosting import Reviewed, make_shop, new_context, reviewing
 from tests.server.hosting import Shop
 
+__all__ = ["postgres", "seaweed"]
 CHROMIUM = "/usr/bin/chromium"  # the Debian package
 expect.set_options(timeout=20_000)  # the machine may be busy
 

@@ -15,6 +15,7 @@ from urllib.parse import urlencode
 from mcp import Client
 from playwright.sync_api import Browser, BrowserContext, Page
 
+from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.ports.approvals import PendingApproval
 from handhold.review.server import ReviewServer, bind_loopback
 from handhold.review.workspace import ReviewedWorkspace
@@ -54,8 +55,23 @@ class Reviewed:
         return self.shop.root
 
     @property
+    def store(self) -> SqliteStore:
+        return self.workspace.store
+
+    @property
+    def origin(self) -> str:
+        return self.server.origin
+
+    @property
     def url(self) -> str:
         return self.server.origin + self.server.base
+
+    def publish(self) -> None:
+        """The page reads the journal itself."""
+
+    def sample(self, values: list[str], many: int) -> list[str]:
+        """All of them."""
+        return values
 
     @property
     def port(self) -> int:

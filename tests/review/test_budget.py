@@ -1,6 +1,8 @@
 """How long pages take and how large they are: a session of ten thousand calls, a diff of fifty thousand lines."""
 
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser
@@ -8,6 +10,8 @@ from playwright.sync_api import Browser
 from handhold.core.plans import FileChange, InlineContent
 from handhold.core.ports.journal import Call, CallDecision, Outcome
 from tests.review.hosting import Reviewed, new_context
+from tests.review.hub_hosting import ShippedReview, reviewing_on_hub
+from tests.server.hosting import Shop
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(120)]
 CALLS, LINES = 10_000, 50_000
@@ -18,8 +22,18 @@ WATCH_TASKS = """window.longest = 0; new PerformanceObserver((list) => {
 }).observe({type: "longtask", buffered: true});"""
 
 
-def fill(reviewed: Reviewed, calls: int) -> None:
-    store = reviewed.workspace.store
+@pytest.fixture(params=["journal", "hub"])
+def recorded(request: pytest.FixtureRequest, shop: Shop, tmp_path: Path) -> Iterator[Reviewed | ShippedReview]:
+    if request.param == "journal":
+        yield request.getfixturevalue("reviewed")
+        return
+    servers = request.getfixturevalue("postgres"), request.getfixturevalue("seaweed")
+    with reviewing_on_hub(shop, *servers, tmp_path) as shipped:
+        yield shipped
+
+
+def fill(reviewed: Reviewed | ShippedReview, calls: int) -> None:
+    store = reviewed.store
     tools = ("read_file", "grep", "bash", "edit_file", "read_file")
     with store.one_transaction(durable=True):
         for n in range(calls):
@@ -40,10 +54,12 @@ def fill(reviewed: Reviewed, calls: int) -> None:
                 store.record_call(call, outcome, decision=ALLOWED)
 
 
-def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(reviewed: Reviewed, browser: Browser):
-    fill(reviewed, CALLS)
+def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(
+    recorded: Reviewed | ShippedReview, browser: Browser
+):
+    fill(recorded, CALLS)
     context = new_context(browser)
-    reviewed.enter(context)
+    recorded.enter(context)
     taken: list[float] = []
     sizes: list[int] = []
     for _ in range(3):
@@ -55,7 +71,7 @@ def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(review
         session.on(
             "Network.loadingFinished", lambda event, received=received: received.append(event["encodedDataLength"])
         )
-        page.goto(f"{reviewed.url}/timeline?session=long", wait_until="load")
+        page.goto(f"{recorded.url}/timeline?session=long", wait_until="load")
         page.wait_for_function("performance.getEntriesByType('paint').length > 0")
         taken.append(page.evaluate("performance.getEntriesByType('paint').at(-1).startTime / 1000"))
         page.wait_for_timeout(100)
@@ -68,19 +84,19 @@ def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(review
     context.close()
 
 
-def test_a_diff_of_fifty_thousand_lines_pages_and_never_freezes(reviewed: Reviewed, browser: Browser):
+def test_a_diff_of_fifty_thousand_lines_pages_and_never_freezes(recorded: Reviewed | ShippedReview, browser: Browser):
     old = "".join(f"value_{n} = {n}\n" for n in range(LINES // 2)).encode()
     new = "".join(f"value_{n} = {n + 1}  # changed\n" for n in range(LINES // 2)).encode()
-    store = reviewed.workspace.store
+    store = recorded.store
     seq = store.begin(Call("long", "", "c", "write_file", "{}", "handhold"))
     store.record_intent(
-        seq, "t", [FileChange(f"{reviewed.root}/big.py", InlineContent(old), InlineContent(new))], decision=ALLOWED
+        seq, "t", [FileChange(f"{recorded.root}/big.py", InlineContent(old), InlineContent(new))], decision=ALLOWED
     )
     store.record_outcome(seq, Outcome("success", None, 3.0, None), durable=True)
     store.mark_cleaned_up(seq)
     context = new_context(browser)
     context.add_init_script(WATCH_TASKS)
-    page = reviewed.enter(context, f"/call/{seq}")
+    page = recorded.enter(context, f"/call/{seq}")
     longest = [page.evaluate("window.longest")]
     page.locator("a", has_text="more lines of this file").click()
     seen = 0

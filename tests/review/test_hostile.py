@@ -19,12 +19,15 @@ from handhold.core.ports.journal import Call, CallDecision, Outcome
 from handhold.core.problems import Problem, Problems
 from handhold.core.text.path_escaping import is_visible
 from handhold.review.display import show, show_output, show_path
+from tests.hub.servers import Postgres, SeaweedFS
 from tests.review.hostile_strings import HOSTILE
 from tests.review.hosting import Reviewed, make_shop, reviewing
+from tests.review.hub_hosting import ShippedReview, reviewing_on_hub
 from tests.scale import examples
 
 pytestmark = pytest.mark.timeout(120)
 
+Place = Reviewed | ShippedReview
 ALLOWED = CallDecision("allowed", "mode edit")
 # What is in the document besides our own elements and characters.
 FIND_FOREIGN = """() => {
@@ -61,7 +64,7 @@ def _token(char: str) -> str:
 class Looker:
     """A browser that notices whatever a page does on its own."""
 
-    def __init__(self, reviewed: Reviewed, context: BrowserContext) -> None:
+    def __init__(self, reviewed: Place, context: BrowserContext) -> None:
         self.reviewed = reviewed
         self.problems: list[str] = []
         self.page: Page = reviewed.enter(context)
@@ -73,10 +76,11 @@ class Looker:
         dialog.dismiss()
 
     def _look_at(self, request: Any) -> None:
-        if not request.url.startswith(self.reviewed.server.origin):
+        if not request.url.startswith(self.reviewed.origin):
             self.problems.append(f"it asked for {request.url}")
 
     def look(self, path: str, expected: Sequence[str] = (), chars: int = 60) -> None:
+        self.reviewed.publish()
         response = self.page.goto(self.reviewed.url + path)
         assert response is not None
         assert response.status == 200, (path, response.status)
@@ -98,8 +102,26 @@ def looker(reviewed: Reviewed, context: BrowserContext) -> Looker:
     return Looker(reviewed, context)
 
 
+@pytest.fixture(scope="module")
+def on_hub(tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, seaweed: SeaweedFS) -> Iterator[ShippedReview]:
+    folder = tmp_path_factory.mktemp("hostile-hub")
+    with reviewing_on_hub(make_shop(folder), postgres, seaweed, folder) as shipped:
+        yield shipped
+
+
+@pytest.fixture(params=["journal", "hub"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """The page of a journal on this machine, and of one that was shipped to a hub."""
+    return request.getfixturevalue("reviewed" if request.param == "journal" else "on_hub")
+
+
+@pytest.fixture
+def recorded_looker(place: Place, context: BrowserContext) -> Looker:
+    return Looker(place, context)
+
+
 def record(
-    reviewed: Reviewed,
+    reviewed: Place,
     *,
     session: str = "s",
     turn: str = "",
@@ -110,7 +132,7 @@ def record(
     reply: str = "done",
     data: Any = None,
 ) -> int:
-    store = reviewed.workspace.store
+    store = reviewed.store
     seq = store.begin(Call(session, turn, "c", tool, json.dumps(arguments or {}), "handhold"))
     outcome = Outcome("success", None, 1.0, json.dumps({"text": reply, "data": data or {}}))
     if files:
@@ -130,56 +152,56 @@ def is_name(text: str) -> bool:
     return len(text) < 200 and "/" not in text and "\\" not in text and text not in (".", "..")
 
 
-def test_in_lines_of_a_diff(reviewed: Reviewed, looker: Looker):
+def test_in_lines_of_a_diff(place: Place, recorded_looker: Looker):
     body = "".join(f"{each}\n".replace("\r", "") for each in HOSTILE).encode("utf-8", "surrogatepass")
     body = "".join(f"{each}\n" for each in HOSTILE if "\ud800" not in each and "\r" not in each).encode(errors="ignore")
-    change = FileChange(f"{reviewed.root}/a.html", InlineContent(b"old\n"), InlineContent(body))
-    seq = record(reviewed, files=[change])
+    change = FileChange(f"{place.root}/a.html", InlineContent(b"old\n"), InlineContent(body))
+    seq = record(place, files=[change])
     expected = [each for each in HOSTILE if not any("\ud800" <= char <= "\udfff" for char in each) and "\r" not in each]
-    looker.look(f"/call/{seq}/file/0", expected)
-    looker.look(f"/call/{seq}/file/0?side=after", expected)
+    recorded_looker.look(f"/call/{seq}/file/0", expected)
+    recorded_looker.look(f"/call/{seq}/file/0?side=after", expected)
 
 
-def test_in_names_of_files(reviewed: Reviewed, looker: Looker):
-    names = [each for each in HOSTILE if is_name(each) and "\ud800" not in each]
+def test_in_names_of_files(place: Place, recorded_looker: Looker):
+    names = place.sample([each for each in HOSTILE if is_name(each) and "\ud800" not in each], 40)
     for part in in_parts(names, 40):
-        files = [FileChange(f"{reviewed.root}/{name}", None, InlineContent(b"x\n")) for name in part]
-        looker.look(f"/call/{record(reviewed, files=files)}", part)
-    looker.look("/timeline?session=s")
+        files = [FileChange(f"{place.root}/{name}", None, InlineContent(b"x\n")) for name in part]
+        recorded_looker.look(f"/call/{record(place, files=files)}", part)
+    recorded_looker.look("/timeline?session=s")
 
 
-def test_in_arguments_and_replies(reviewed: Reviewed, looker: Looker):
+def test_in_arguments_and_replies(place: Place, recorded_looker: Looker):
     for part in in_parts(HOSTILE, 100):
-        seq = record(reviewed, arguments={f"x{n}": each for n, each in enumerate(part)}, reply="\n".join(part))
+        seq = record(place, arguments={f"x{n}": each for n, each in enumerate(part)}, reply="\n".join(part))
         shown = [each for each in part if each.isprintable() and "\\" not in each and '"' not in each]
-        looker.look(f"/call/{seq}", shown)
+        recorded_looker.look(f"/call/{seq}", shown)
 
 
-def test_in_problems(reviewed: Reviewed, looker: Looker):
-    few = [each for each in HOSTILE if "\ud800" not in each]
+def test_in_problems(place: Place, recorded_looker: Looker):
+    few = place.sample([each for each in HOSTILE if "\ud800" not in each], 50)
     for part in in_parts(few, 50):
         told = [Problem(each, 1, 1, each, each, source=each, cell=each) for each in part]
         problems = Problems(tuple(told), len(told), len(told), tuple(part))
-        looker.look(f"/call/{record(reviewed, data={'problems': problems.facts()})}", part)
+        recorded_looker.look(f"/call/{record(place, data={'problems': problems.facts()})}", part)
     for broken in ({"problems": 1}, {"problems": {"told": [1]}}, {"problems": [{"x": 1}], "total": 1, "files": 1}):
-        looker.look(f"/call/{record(reviewed, data=broken)}")
+        recorded_looker.look(f"/call/{record(place, data=broken)}")
 
 
-def test_in_names_of_tools_turns_sessions_rules_and_approvers(reviewed: Reviewed, looker: Looker):
-    few = [each for each in HOSTILE if len(each) < 200]
+def test_in_names_of_tools_turns_sessions_rules_and_approvers(place: Place, recorded_looker: Looker):
+    few = place.sample([each for each in HOSTILE if len(each) < 200], 50)
     for each in few:
         decision = CallDecision("approved", rule=each, by=each)
-        record(reviewed, session="many", turn=each, tool=each, decision=decision)
+        record(place, session="many", turn=each, tool=each, decision=decision)
     cursor = ""
     for n in range(4):
-        looker.look(f"/timeline?session=many{cursor}")
-        link = looker.page.locator("a.btn", has_text="Older calls")
+        recorded_looker.look(f"/timeline?session=many{cursor}")
+        link = recorded_looker.page.locator("a.btn", has_text="Older calls")
         if n < 3 and link.count():
             cursor = "&before=" + str(link.get_attribute("href")).partition("before=")[2]
     for each in few[::8]:
-        seq = record(reviewed, session=each, turn=each, tool=each, decision=CallDecision("approved", each, each))
-        looker.look(f"/call/{seq}", [each])
-    looker.look("/timeline", few[::8][-3:])
+        seq = record(place, session=each, turn=each, tool=each, decision=CallDecision("approved", each, each))
+        recorded_looker.look(f"/call/{seq}", [each])
+    recorded_looker.look("/timeline", few[::8][-3:])
 
 
 def test_in_output_with_terminal_sequences(reviewed: Reviewed, looker: Looker):
@@ -225,38 +247,38 @@ def test_in_commands_effects_links_and_diffs_of_questions(reviewed: Reviewed, lo
         looker.look("/now")
 
 
-def test_in_filters_that_a_link_brings(reviewed: Reviewed, looker: Looker):
-    record(reviewed)
-    for each in HOSTILE[::10]:
+def test_in_filters_that_a_link_brings(place: Place, recorded_looker: Looker):
+    record(place)
+    for each in place.sample(HOSTILE[::10], 5):
         text = quote(each, safe="", errors="surrogatepass")
         for path in (f"/timeline?session=s&q={text}", f"/timeline?session={text}&path={text}&tool={text}"):
-            response = looker.page.goto(reviewed.url + path)
+            response = recorded_looker.page.goto(place.url + path)
             assert response is not None
             assert response.status in (200, 400), path
-            assert looker.page.evaluate(FIND_FOREIGN) == [], path
-    assert looker.problems == []
+            assert recorded_looker.page.evaluate(FIND_FOREIGN) == [], path
+    assert recorded_looker.problems == []
 
 
-def test_an_image_is_pixels_and_an_svg_is_text(reviewed: Reviewed, looker: Looker, tmp_path: Path):
+def test_an_image_is_pixels_and_an_svg_is_text(place: Place, recorded_looker: Looker, tmp_path: Path):
     from PIL import Image
 
     Image.new("RGB", (8, 8), "red").save(tmp_path / "a.png")
     polyglot = (tmp_path / "a.png").read_bytes() + b"<script>window.pwned=1</script>"
     svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='window.pwned=1'><script>window.pwned=1</script></svg>\n"
     files = [
-        FileChange(f"{reviewed.root}/a.png", None, InlineContent(polyglot)),
-        FileChange(f"{reviewed.root}/b.svg", None, InlineContent(svg)),
-        FileChange(f"{reviewed.root}/c.png", None, InlineContent(svg)),
+        FileChange(f"{place.root}/a.png", None, InlineContent(polyglot)),
+        FileChange(f"{place.root}/b.svg", None, InlineContent(svg)),
+        FileChange(f"{place.root}/c.png", None, InlineContent(svg)),
     ]
-    seq = record(reviewed, files=files)
-    looker.look(f"/call/{seq}", ["<script>window.pwned=1</script>"])
-    image = looker.page.context.request.get(f"{reviewed.url}/call/{seq}/image/0/after")
+    seq = record(place, files=files)
+    recorded_looker.look(f"/call/{seq}", ["<script>window.pwned=1</script>"])
+    image = recorded_looker.page.context.request.get(f"{place.url}/call/{seq}/image/0/after")
     assert image.headers["content-type"] in ("image/png", "image/jpeg")
     assert b"script" not in image.body()
     assert "sandbox" in image.headers["content-security-policy"]
     for number in (1, 2):
-        looker.page.goto(f"{reviewed.url}/call/{seq}/image/{number}/after")
-        assert looker.page.evaluate("window.pwned") is None
+        recorded_looker.page.goto(f"{place.url}/call/{seq}/image/{number}/after")
+        assert recorded_looker.page.evaluate("window.pwned") is None
 
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60) | st.sampled_from(HOSTILE)

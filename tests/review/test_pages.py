@@ -9,7 +9,9 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from handhold.toolbox import Toolbox
+from tests.hub.servers import Postgres, SeaweedFS
 from tests.review.hosting import Reviewed, make_shop, new_context, reviewing
+from tests.review.hub_hosting import ShippedReview, reviewing_on_hub
 
 pytestmark = pytest.mark.timeout(120)
 AXE = Path(__file__).parents[2] / ".ci/clients/node_modules/axe-core/axe.min.js"  # from `just clients`
@@ -51,27 +53,44 @@ def page(reviewed: Reviewed, browser: Browser) -> Iterator[Page]:
     context.close()
 
 
+@pytest.fixture(scope="module")
+def on_hub(
+    reviewed: Reviewed, tmp_path_factory: pytest.TempPathFactory, postgres: Postgres, seaweed: SeaweedFS
+) -> Iterator[ShippedReview]:
+    """The same journal, shipped."""
+    with reviewing_on_hub(reviewed.shop, postgres, seaweed, tmp_path_factory.mktemp("hub")) as shipped:
+        yield shipped
+
+
+@pytest.fixture(params=["journal", "hub"])
+def place(request: pytest.FixtureRequest) -> Reviewed | ShippedReview:
+    return request.getfixturevalue("reviewed" if request.param == "journal" else "on_hub")
+
+
+# Those that only read: on a hub, too.
+RECORD_PAGES = (
+    *("/timeline", "/timeline?session=coupons&q=nothing-like-it", "/timeline?session=coupons&path=a.py", "/call/2"),
+    *("/call/3", "/call/10", "/call/2/file/0", "/call/2/file/0?side=before", "/history?path=a.py", "/no-such-page"),
+)
 PAGES = (
-    *("/now", "/timeline", "/timeline?session=coupons&q=nothing-like-it", "/timeline?session=coupons&path=a.py"),
-    *("/call/2", "/call/3", "/call/10", "/call/2/file/0", "/call/2/file/0?side=before", "/call/2/undo", "/call/3/undo"),
-    *("/call/3/undo?scope=turn", "/call/3/undo?scope=session", "/call/8/undo", "/forks", "/forks/facets"),
-    *(
-        "/forks?fork=facets&fork=index",
-        "/forks?fork=facets&fork=index&path=long.txt",
-        "/forks/index?path=long.txt",
-        "/history?path=a.py",
-        "/no-such-page",
-    ),
+    *("/now", *RECORD_PAGES, "/call/2/undo", "/call/3/undo", "/call/3/undo?scope=turn", "/call/3/undo?scope=session"),
+    *("/call/8/undo", "/forks", "/forks/facets", "/forks?fork=facets&fork=index"),
+    *("/forks?fork=facets&fork=index&path=long.txt", "/forks/index?path=long.txt"),
 )
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_no_page_has_a_serious_violation_and_none_scrolls_sideways(reviewed: Reviewed, browser: Browser, theme: str):
+def test_no_page_has_a_serious_violation_and_none_scrolls_sideways(
+    place: Reviewed | ShippedReview, browser: Browser, theme: str
+):
     width = {"light": 1440, "dark": 390}[theme]
     context = new_context(browser, color_scheme=theme, viewport={"width": width, "height": 800})
-    page = reviewed.enter(context)
-    for path in PAGES:
-        page.goto(reviewed.url + path)
+    page = place.enter(context)
+    paths = list(PAGES)
+    if isinstance(place, ShippedReview):
+        paths = [*place.sample(list(RECORD_PAGES), 5), "/../../", "/../../enter", "/../../w/none/timeline"]
+    for path in paths:
+        page.goto(place.url + path)
         page.evaluate(AXE.read_text(encoding="utf-8"))  # not a script element: the policy of the page forbids it
         found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
         bad = [
@@ -161,28 +180,31 @@ def test_forks_are_compared_merged_and_dropped(reviewed: Reviewed, page: Page):
         assert [fork.name for fork in box.forks] == []
 
 
-def test_a_call_names_the_errors_that_it_made(reviewed: Reviewed, page: Page):
-    page.goto(f"{reviewed.url}/call/10")
+def test_a_call_names_the_errors_that_it_made(place: Reviewed | ShippedReview, browser: Browser):
+    context = new_context(browser)
+    page = place.enter(context)
+    page.goto(f"{place.url}/call/10")
     expect(page.locator(".head")).to_contain_text("1 new error")
     row = page.locator("section", has=page.locator("#h-prob")).locator("li")
     expect(row).to_have_count(1)
     for each in ("cart.py", "line 1, column 9", "'(' was never closed", "total = (1"):
         expect(row).to_contain_text(each)
-    page.goto(f"{reviewed.url}/call/2")
+    page.goto(f"{place.url}/call/2")
     expect(page.locator("#h-prob")).to_have_count(0)
+    context.close()
 
 
-def test_filters_and_links_work_without_scripts(reviewed: Reviewed, browser: Browser):
+def test_filters_and_links_work_without_scripts(place: Reviewed | ShippedReview, browser: Browser):
     context = new_context(browser, java_script_enabled=False)
-    page = reviewed.enter(context, "/timeline?session=coupons")
+    page = place.enter(context, "/timeline?session=coupons")
     page.get_by_label("Text in arguments or reply").fill("line3 = 4")
     page.get_by_role("button", name="Filter").click()
     expect(page.locator(".calls li")).to_have_count(1)
     page.locator(".calls li a").first.click()
     expect(page.locator("h1")).to_contain_text("3 files")
-    page.goto(f"{reviewed.url}/timeline?session=coupons&decision=refused")
+    page.goto(f"{place.url}/timeline?session=coupons&decision=refused")
     expect(page.locator(".calls li")).to_have_count(1)
-    page.goto(f"{reviewed.url}/timeline?session=coupons&path=[")
+    page.goto(f"{place.url}/timeline?session=coupons&path=[")
     expect(page.get_by_role("alert")).to_be_visible()
     context.close()
 

@@ -97,10 +97,19 @@ def find_tenant(stores: "HubStores", name: str) -> int:
     metavar="HOST:PORT",
     help="Address to listen on. Port 0 picks a free port.",
 )
+@click.option(
+    "--review-url",
+    default="",
+    envvar="HANDHOLD_HUB_REVIEW_URL",
+    metavar="URL",
+    help="Address of this hub in browsers, such as https://hub.example: it serves the review page there, at /review/."
+    " Default: $HANDHOLD_HUB_REVIEW_URL, or the address to listen on if that is loopback.",
+)
 @click.option("--quiet", is_flag=True, help="Do not log each request to standard error.")
-def serve(database: str, contents: str, listen: str, quiet: bool) -> None:  # noqa: FBT001
+def serve(database: str, contents: str, listen: str, review_url: str, quiet: bool) -> None:  # noqa: FBT001
     """Run a hub. Any number of them may share one database and one bucket."""
     host, port = parse_address(listen)
+    check_review_url(review_url)
     from handhold.hub.app import log_to_stderr
     from handhold.hub.service import serve as run_service
 
@@ -111,10 +120,26 @@ def serve(database: str, contents: str, listen: str, quiet: bool) -> None:  # no
                 host,
                 port,
                 log=None if quiet else log_to_stderr,
+                review_url=review_url,
                 on_ready=lambda url: click.echo(f"Hub at {url}", err=True),
             )
         except OSError as error:
             raise click.ClickException(f"Cannot listen on {listen}: {error.strerror}") from error
+
+
+def check_review_url(url: str) -> None:
+    """Cookies go over TLS, except on this machine."""
+    from urllib.parse import urlsplit
+
+    from handhold.hub.service import is_loopback
+
+    if not url:
+        return
+    parts = urlsplit(url)
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    is_origin = parts.netloc and parts.path in ("", "/") and not parts.query and "@" not in parts.netloc
+    if not is_safe or not is_origin:
+        raise click.BadParameter("expected https://HOST[:PORT], or http:// for this machine", param_hint="--review-url")
 
 
 @hub.command()

@@ -1,7 +1,7 @@
 """Journal entries from the records that a hub keeps."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
@@ -12,7 +12,24 @@ MAX_LISTED_PATHS = 100
 
 def make_entry(lines: Sequence[bytes], *, undone: bool) -> JournalEntry:
     """The journal entry of a call from its verified records."""
-    found = {each["kind"]: each for each in (cast(dict[str, Any], json.loads(line)) for line in lines)}
+    return _make_entry(_parse(lines), undone=undone)
+
+
+def find_entry(lines: Sequence[bytes], *, undone: bool) -> tuple[JournalEntry, str] | None:
+    """The same, with the hash of its reply, empty if there is none. None if retention took the start of the call."""
+    found = _parse(lines)
+    if "call" not in found:
+        return None
+    reply = found["outcome"]["body"].get("reply") if "outcome" in found else None
+    return _make_entry(found, undone=undone), reply if isinstance(reply, str) else ""
+
+
+def _parse(lines: Sequence[bytes]) -> dict[str, dict[str, Any]]:
+    """The records of a call by their kind."""
+    return {each["kind"]: each for each in (cast(dict[str, Any], json.loads(line)) for line in lines)}
+
+
+def _make_entry(found: Mapping[str, dict[str, Any]], *, undone: bool) -> JournalEntry:
     call = found["call"]
     intent: dict[str, Any] = found["intent"]["body"] if "intent" in found else {"files": [], "takes_back": []}
     ended: dict[str, Any] | None = found["outcome"]["body"] if "outcome" in found else None

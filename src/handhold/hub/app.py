@@ -118,7 +118,7 @@ class HubApp:
             self.metrics.requests.labels(route, response.status_code).inc()
             self.metrics.seconds.labels(route).observe(seconds)
             if self._log:
-                self._log(_make_log_line(request, route, response.status_code, code, seconds))
+                self._log(make_log_line(request, route, response.status_code, code, seconds))
             return response
 
         return handle
@@ -367,7 +367,7 @@ def _storable(name: str | None) -> str | None:
     return name
 
 
-def _make_log_line(request: Request, route: str, status: int, code: str, seconds: float) -> dict[str, Any]:
+def make_log_line(request: Request, route: str, status: int, code: str, seconds: float) -> dict[str, Any]:
     access: Access | None = getattr(request.state, "access", None)
     line: dict[str, Any] = {"at": round(time.time(), 3), "method": request.method, "route": route, "status": status}
     line |= {"ms": round(seconds * 1000, 2), "bytes": _read_length(request)}

@@ -22,7 +22,7 @@ from handhold.core.ports.record_store import (
     WorkspaceSummary,
     select_new,
 )
-from handhold.core.shipped_entries import make_entry
+from handhold.core.shipped_entries import find_entry
 from handhold.core.shipped_records import RecordBatch
 from handhold.hub.index_keys import MAX_KEY_BYTES, make_key, make_text_key
 from handhold.hub.quotas import TenantQuotas
@@ -58,15 +58,20 @@ SELECT_DIGESTS: LiteralString = """
     SELECT records.digest FROM records JOIN workspaces ON id = workspace AND workspaces.generation = records.generation
     WHERE workspace = %s AND records.record >= %s ORDER BY records.record LIMIT %s
 """
-# Whether a call is undone: by an undo that was committed, and not redone since.
+# Whether a call is undone: by an undo that was committed, and not redone since. Subqueries with an aggregate are looked
+# up one by one, by the index: without statistics, as in the table of a new month, a join could read a whole workspace.
 IS_UNDONE: LiteralString = """
     EXISTS (
-        SELECT 1 FROM reversals AS taken JOIN records AS ended USING (workspace, generation, seq)
+        SELECT 1 FROM reversals AS taken
         WHERE taken.workspace = wanted.workspace AND taken.generation = wanted.generation AND taken.call = wanted.seq
-            AND ended.is_committed AND NOT EXISTS (
-                SELECT 1 FROM reversals AS again JOIN records AS ended USING (workspace, generation, seq)
+            AND (SELECT bool_or(is_committed) FROM records AS ended WHERE ended.workspace = taken.workspace
+                 AND ended.generation = taken.generation AND ended.seq = taken.seq)
+            AND NOT EXISTS (
+                SELECT 1 FROM reversals AS again
                 WHERE again.workspace = taken.workspace AND again.generation = taken.generation
-                    AND again.call = taken.seq AND ended.is_committed
+                    AND again.call = taken.seq
+                    AND (SELECT bool_or(is_committed) FROM records AS ended WHERE ended.workspace = again.workspace
+                         AND ended.generation = again.generation AND ended.seq = again.seq)
             )
     )
 """
@@ -111,6 +116,12 @@ class PostgresRecordStore:
         with self.for_tenant(tenant) as connection:
             row = connection.execute("SELECT id FROM workspaces WHERE name = %s", (name,)).fetchone()
         return ChainId(tenant, row[0]) if row else None
+
+    def find_generation(self, tenant: int, name: str) -> tuple[ChainId, int] | None:
+        """The chain of a workspace, and its number if an earlier one was given up."""
+        with self.for_tenant(tenant) as connection:
+            row = connection.execute("SELECT id, generation FROM workspaces WHERE name = %s", (name,)).fetchone()
+        return (ChainId(tenant, row[0]), row[1]) if row else None
 
     def head(self, chain: ChainId) -> ChainHead:
         with self.for_tenant(chain.tenant) as connection:
@@ -190,11 +201,16 @@ class PostgresRecordStore:
             rows = connection.execute("SELECT line FROM diverged WHERE workspace = %s ORDER BY id", (chain.workspace,))
             return [line for (line,) in rows]
 
-    def list_workspaces(self, tenant: int) -> Sequence[WorkspaceSummary]:
+    def list_workspaces(
+        self, tenant: int, *, only: str | None = None, start: str = "", limit: int | None = None
+    ) -> Sequence[WorkspaceSummary]:
+        """By name; from a name on, or only one of them."""
         with self.for_tenant(tenant) as connection:
             rows = connection.execute(
                 "SELECT name, record, digest, diverged_at, claimed, extract(epoch FROM seen), stored_bytes"
-                " FROM workspaces ORDER BY name"
+                " FROM workspaces WHERE tenant = %(tenant)s AND name >= %(start)s"
+                " AND (%(only)s::text IS NULL OR name = %(only)s) ORDER BY name LIMIT %(limit)s",
+                {"tenant": tenant, "start": start, "only": only, "limit": limit},
             )
             return [
                 WorkspaceSummary(name, ChainHead(*head), claimed, float(seen), size)
@@ -337,11 +353,7 @@ def _read_entries(connection: Connection[TupleRow], calls: Sequence[tuple[int, i
         return []
     values = {"workspaces": [workspace for workspace, _ in calls], "seqs": [seq for _, seq in calls]}
     rows = connection.execute(SELECT_ENTRIES, values).fetchall()
-    return [
-        HubEntry(name, make_entry(lines, undone=undone))
-        for name, lines, undone in rows
-        if any(b'"kind":"call"' in line for line in lines)
-    ]
+    return [HubEntry(name, found[0]) for name, lines, undone in rows if (found := find_entry(lines, undone=undone))]
 
 
 def open_pool(conninfo: str, *, max_size: int = 16) -> ConnectionPool[Connection[TupleRow]]:

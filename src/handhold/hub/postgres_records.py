@@ -4,12 +4,11 @@ Every request is answered by an index or examines a bounded number of calls, how
 only the machine with the workspace knows, such as which calls run now, is empty here.
 """
 
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
-from typing import Any, LiteralString, cast
+from typing import Any, LiteralString
 
 from psycopg import Connection
 from psycopg.rows import TupleRow
@@ -18,6 +17,7 @@ from handhold.backends.state.call_matcher import build_matcher
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.ports.record_store import ChainId
 from handhold.core.ports.records import (
+    BEYOND_ALL,
     CallFilter,
     CallMark,
     RecordPage,
@@ -27,7 +27,7 @@ from handhold.core.ports.records import (
     TurnSummary,
     parse_cursor,
 )
-from handhold.core.shipped_entries import make_entry
+from handhold.core.shipped_entries import find_entry
 from handhold.core.shipped_records import MICROSECONDS_PER_SECOND, decode_text
 from handhold.hub.index_keys import MAX_KEY_BYTES, make_text_key
 from handhold.hub.postgres import IS_UNDONE, PostgresRecordStore
@@ -37,16 +37,30 @@ MAX_EXAMINED = 2_000  # calls that are examined for one page
 MAX_SEARCHED = 200  # if their replies are searched too: each is an object
 BATCH_CALLS = 200
 MAX_TOOLS = 500
+MAX_SPREAD = 4
 ASKED_VERDICTS = ("approved", "refused")
 
 OF_CHAIN: LiteralString = "workspace = %(workspace)s AND generation = %(generation)s"
+# Looked up call by call, as in IS_UNDONE.
+WANTED: LiteralString = """
+    (SELECT %(workspace)s::bigint AS workspace, %(generation)s::integer AS generation, seq
+     FROM unnest(%(seqs)s::bigint[]) AS seq) AS wanted
+"""
 SELECT_LINES: LiteralString = f"""
-    SELECT wanted.seq, array_agg(line ORDER BY records.record), {IS_UNDONE}
-    FROM (SELECT %(workspace)s::bigint AS workspace, %(generation)s::integer AS generation, seq
-          FROM unnest(%(seqs)s::bigint[]) AS seq) AS wanted
-    JOIN records ON records.workspace = wanted.workspace AND records.generation = wanted.generation
-        AND records.seq = wanted.seq
-    GROUP BY wanted.workspace, wanted.generation, wanted.seq ORDER BY wanted.seq DESC
+    SELECT lines, {IS_UNDONE} FROM {WANTED} CROSS JOIN LATERAL (
+        SELECT array_agg(line ORDER BY record) AS lines FROM records WHERE records.workspace = wanted.workspace
+            AND records.generation = wanted.generation AND records.seq = wanted.seq
+    ) AS found WHERE lines IS NOT NULL ORDER BY wanted.seq DESC
+"""
+# What belongs to a call came with it or later, so the tables of earlier months are left out.
+FACTS: LiteralString = """
+    SELECT seq, kind, files, verdict, time_us, is_committed FROM records
+    WHERE kind IN ('intent', 'outcome') AND received >= %(since)s
+"""
+SELECT_FACTS_BETWEEN: LiteralString = f"{FACTS} AND {OF_CHAIN} AND seq BETWEEN %(first)s AND %(last)s"
+SELECT_FACTS: LiteralString = f"""
+    SELECT found.* FROM {WANTED} CROSS JOIN LATERAL ({FACTS} AND records.workspace = wanted.workspace
+        AND records.generation = wanted.generation AND records.seq = wanted.seq OFFSET 0) AS found
 """
 SELECT_UNDONE: LiteralString = f"""
     SELECT wanted.seq FROM (SELECT DISTINCT workspace, generation, call AS seq FROM reversals
@@ -65,12 +79,6 @@ SELECT_NEIGHBOURS: LiteralString = f"""
          ORDER BY seq LIMIT 1)
     FROM (SELECT session FROM records WHERE {OF_CHAIN} AND kind = 'call' AND seq = %(seq)s LIMIT 1) AS own
 """
-
-
-@dataclass(frozen=True)
-class _Found:
-    entry: JournalEntry
-    reply: str  # its hash; empty if none was recorded
 
 
 class PostgresRecords:
@@ -171,6 +179,8 @@ class PostgresRecords:
         return before or 0, after or 0
 
     def find_entry(self, seq: int) -> JournalEntry | None:
+        if seq > BEYOND_ALL:
+            return None
         return next(iter(self._read_entries([seq], with_replies=True)), None)
 
     def list_path_changes(self, path: str, *, cursor: str = "", limit: int) -> RecordPage[JournalEntry]:
@@ -200,21 +210,24 @@ class PostgresRecords:
             session=make_text_key(session),
             limit=limit,
         )
-        seqs = [seq for seq, *_ in calls]
-        # What belongs to a call came with it or later, so the tables of earlier months are left out.
-        rows = self._select(
-            f"SELECT seq, kind, files, verdict, time_us, is_committed FROM records WHERE {OF_CHAIN}"
-            " AND seq = ANY(%(seqs)s) AND kind IN ('intent', 'outcome') AND received >= %(since)s",
-            seqs=seqs,
-            since=min((received for *_, received in calls), default=None),
-        )
-        undone = {seq for (seq,) in self._select(SELECT_UNDONE, seqs=seqs)}
+        rows = self._select_facts(calls)
         intents = {seq: (files, verdict) for seq, kind, files, verdict, *_ in rows if kind == "intent"}
         outcomes = {seq: facts for seq, kind, _, *facts in rows if kind == "outcome"}
+        changed = [seq for seq, *_ in calls if intents.get(seq, (0,))[0]]
+        undone = {seq for (seq,) in self._select(SELECT_UNDONE, seqs=changed)}
         return [
             _make_mark(seq, at, tool, intents.get(seq), outcomes.get(seq), undone=seq in undone)
             for seq, at, tool, _ in reversed(calls)
         ]
+
+    def _select_facts(self, calls: Sequence[TupleRow]) -> list[TupleRow]:
+        """Intents and outcomes of these calls, newest first: by their range, unless others' calls are most of it."""
+        if not calls:
+            return []
+        seqs, since = [seq for seq, *_ in calls], min(received for *_, received in calls)
+        if seqs[0] - seqs[-1] < MAX_SPREAD * len(seqs):
+            return self._select(SELECT_FACTS_BETWEEN, first=seqs[-1], last=seqs[0], since=since)
+        return self._select(SELECT_FACTS, seqs=seqs, since=since)
 
     # --- what only the machine with the workspace knows
 
@@ -240,23 +253,12 @@ class PostgresRecords:
         """These calls, newest first. Retention may have taken the start of one."""
         if not seqs:
             return []
-        found = [
-            _Found(make_entry(lines, undone=undone), _find_reply(lines))
-            for _, lines, undone in self._select(SELECT_LINES, seqs=list(seqs))
-            if any(b'"kind":"call"' in line for line in lines)
-        ]
+        rows = self._select(SELECT_LINES, seqs=list(seqs))
+        found = [each for lines, undone in rows if (each := find_entry(lines, undone=undone))]
         if not with_replies:
-            return [each.entry for each in found]
-        replies = self._contents.read_many({each.reply for each in found if each.reply})
-        return [_add_reply(each.entry, replies.get(each.reply)) for each in found]
-
-
-def _find_reply(lines: Sequence[bytes]) -> str:
-    for line in lines:
-        if b'"kind":"outcome"' in line:
-            reply: object = cast(dict[str, Any], json.loads(line))["body"].get("reply")
-            return reply if isinstance(reply, str) else ""
-    return ""
+            return [entry for entry, _ in found]
+        replies = self._contents.read_many({reply for _, reply in found if reply})
+        return [_add_reply(entry, replies.get(reply)) for entry, reply in found]
 
 
 def _add_reply(entry: JournalEntry, reply: bytes | None) -> JournalEntry:

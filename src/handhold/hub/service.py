@@ -1,18 +1,22 @@
 """A hub process: its stores by their addresses, its HTTP server, and its upkeep once an hour."""
 
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 
 import uvicorn
 from psycopg import Error as PostgresError
+from starlette.responses import RedirectResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from handhold.core.ports.record_store import RecordStore
 from handhold.hub.access import TokenStore
 from handhold.hub.app import HubApp, LogLine, log_to_stderr
+from handhold.hub.browser_sessions import BrowserSessions
 from handhold.hub.local_records import SqliteRecordStore
 from handhold.hub.migrations import add_partitions, migrate
 from handhold.hub.object_contents import ObjectContents, ObjectStoreError
@@ -33,6 +37,7 @@ class HubStores:
     contents: ObjectContents
     tenants: PostgresTenants | None
     upkeep: Callable[[], None]
+    browsers: BrowserSessions | None = None  # of the review page, which needs PostgreSQL
 
 
 @contextmanager
@@ -59,16 +64,55 @@ def open_stores(database: str, contents: str) -> Generator[HubStores]:
             tenants.apply_retention(objects)
             objects.sweep_staging()
 
-        yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up)
+        yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up, BrowserSessions(pool))
+
+
+def build_app(stores: HubStores, *, origins: Sequence[str] = (), log: LogLine | None = None) -> ASGIApp:
+    """The hub's HTTP interface. With `origins`, how browsers name it, and on PostgreSQL, the review page too."""
+    app = HubApp(stores.records, stores.tokens, stores.contents, log=log)
+    if not origins or stores.browsers is None:
+        return app.asgi
+    from handhold.hub.review_app import BASE, HOME, HubReview
+
+    assert isinstance(stores.records, PostgresRecordStore)
+    review = HubReview(stores.records, stores.browsers, stores.contents, origins, metrics=app.metrics, log=log)
+
+    async def route(scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope.get("path", "")
+        chosen = review if path.startswith(HOME) else RedirectResponse(HOME) if path == BASE else app.asgi
+        await chosen(scope, receive, send)
+
+    return route
+
+
+def list_origins(host: str, port: int, review_url: str) -> list[str]:
+    """How browsers name a hub: as its operator says; or by its own address, if that is loopback."""
+    if review_url:
+        return [review_url.rstrip("/").lower()]
+    if not is_loopback(host):
+        return []
+    return [f"http://{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]")]
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def serve(
-    stores: HubStores, host: str, port: int, *, log: LogLine | None = log_to_stderr, on_ready: Callable[[str], None]
+    stores: HubStores,
+    host: str,
+    port: int,
+    *,
+    log: LogLine | None = log_to_stderr,
+    review_url: str = "",
+    on_ready: Callable[[str], None],
 ) -> None:
-    """Serve until SIGTERM or SIGINT."""
-    app = HubApp(stores.records, stores.tokens, stores.contents, log=log)
+    """Serve until SIGTERM or SIGINT. `review_url` is how browsers reach the review page."""
     config = uvicorn.Config(
-        app.asgi,
+        "",
         host,
         port,
         log_level="warning",
@@ -79,12 +123,13 @@ def serve(
         timeout_graceful_shutdown=10,
         backlog=MAX_BACKLOG,
     )
-    server = uvicorn.Server(config)
     sock = config.bind_socket()
+    name, bound = sock.getsockname()[:2]
+    config.app = build_app(stores, origins=list_origins(name, bound, review_url), log=log)
+    server = uvicorn.Server(config)
     stopped = Event()
     upkeep = Thread(target=_keep_up, args=(stores.upkeep, stopped), daemon=True)
     upkeep.start()
-    name, bound = sock.getsockname()[:2]
     on_ready(f"http://{name}:{bound}")
     try:
         server.run([sock])

@@ -36,18 +36,6 @@ ADD_TOTALS: LiteralString = """
         SELECT tenant, workspace, generation, session, tool
         FROM own, unnest(%(tool_sessions)s::bytea[], %(tools)s::bytea[]) AS new (session, tool)
         ON CONFLICT DO NOTHING
-    ), late AS (  -- outcomes of calls of earlier batches
-        SELECT call.session, NOT ended.is_committed AS has_failed,
-            ended.is_committed AND coalesce(ended.files, (
-                SELECT files FROM records AS intent WHERE intent.workspace = own.workspace
-                    AND intent.generation = own.generation AND intent.seq = ended.seq AND intent.kind = 'intent' LIMIT 1
-            ), 0) > 0 AS has_changed
-        FROM own, unnest(%(late_seqs)s::bigint[], %(late_committed)s::boolean[], %(late_files)s::integer[])
-            AS ended (seq, is_committed, files)
-        JOIN LATERAL (
-            SELECT session FROM records WHERE records.workspace = own.workspace
-                AND records.generation = own.generation AND records.seq = ended.seq AND kind = 'call' LIMIT 1
-        ) AS call ON true
     ), added AS (
         SELECT session, min(first_at) AS first_at, max(last_at) AS last_at, max(last_seq) AS last_seq,
             sum(new_turns.calls) AS calls, count(*) FILTER (WHERE turned.calls = new_turns.calls) AS turns,
@@ -57,9 +45,6 @@ ADD_TOTALS: LiteralString = """
         SELECT session, NULL, NULL, NULL, 0, 0, failed, changes
         FROM unnest(%(ended_sessions)s::bytea[], %(failed)s::bigint[], %(changes)s::bigint[])
             AS ended (session, failed, changes)
-        UNION ALL
-        SELECT session, NULL, NULL, NULL, 0, 0, count(*) FILTER (WHERE has_failed), count(*) FILTER (WHERE has_changed)
-        FROM late GROUP BY session
     )
     INSERT INTO session_totals AS known
         (tenant, workspace, generation, session, first_at, last_at, last_seq, calls, turns, failed, changes)
@@ -71,11 +56,22 @@ ADD_TOTALS: LiteralString = """
         calls = known.calls + excluded.calls, turns = known.turns + excluded.turns,
         failed = known.failed + excluded.failed, changes = known.changes + excluded.changes, {renewed}
 """.replace("{renewed}", RENEWED)  # pyright: ignore[reportAssignmentType]
+# The session of calls of earlier batches, and how many files they were to change.
+SELECT_CALLS: LiteralString = """
+    SELECT wanted.seq, call.session, coalesce((
+        SELECT files FROM records AS intent WHERE intent.workspace = own.id AND intent.generation = own.generation
+            AND intent.seq = wanted.seq AND intent.kind = 'intent' LIMIT 1
+    ), 0)
+    FROM workspaces AS own CROSS JOIN unnest(%s::bigint[]) AS wanted (seq) CROSS JOIN LATERAL (
+        SELECT session FROM records WHERE records.workspace = own.id AND records.generation = own.generation
+            AND records.seq = wanted.seq AND kind = 'call' LIMIT 1
+    ) AS call WHERE own.id = %s
+"""
 # What an undo took back is undone; what a redo took back is an undo, so its calls are no longer undone.
 ADD_UNDONE: LiteralString = """
     UPDATE session_totals AS known SET undone = known.undone + found.undone
     FROM (
-        SELECT call.workspace, call.generation, call.session, sum(reversed.undone) AS undone
+        SELECT reversed.workspace, reversed.generation, call.session, sum(reversed.undone) AS undone
         FROM (
             SELECT taken.workspace, taken.generation, coalesce(undo.call, taken.call) AS seq,
                 CASE WHEN undo.call IS NULL THEN 1 ELSE -1 END AS undone
@@ -84,8 +80,10 @@ ADD_UNDONE: LiteralString = """
             LEFT JOIN reversals AS undo
                 ON undo.workspace = taken.workspace AND undo.generation = taken.generation AND undo.seq = taken.call
             WHERE workspaces.id = %s AND taken.seq = ANY(%s)
-        ) AS reversed JOIN records AS call USING (workspace, generation, seq)
-        WHERE call.kind = 'call' GROUP BY call.workspace, call.generation, call.session
+        ) AS reversed CROSS JOIN LATERAL (
+            SELECT session FROM records WHERE records.workspace = reversed.workspace
+                AND records.generation = reversed.generation AND records.seq = reversed.seq AND kind = 'call' LIMIT 1
+        ) AS call GROUP BY reversed.workspace, reversed.generation, call.session
     ) AS found
     WHERE known.workspace = found.workspace AND known.generation = found.generation AND known.session = found.session
 """
@@ -106,7 +104,7 @@ def add_totals(connection: Connection[TupleRow], chain: ChainId, records: Sequen
     sessions: dict[int, bytes] = {}  # of calls in this batch
     intents: dict[int, ShippedRecord] = {}
     failed, changes = Counter[bytes](), Counter[bytes]()
-    late: list[tuple[int, bool, int | None]] = []
+    late: dict[int, bool] = {}  # outcomes of calls that came before, and whether they are committed
     reversing: list[int] = []
     for each in records:
         match each.kind:
@@ -119,9 +117,9 @@ def add_totals(connection: Connection[TupleRow], chain: ChainId, records: Sequen
                 intents[each.seq] = each
             case "outcome":
                 intent, session = intents.get(each.seq), sessions.get(each.seq)
-                files = len(intent.changes) if intent else None
+                files = len(intent.changes) if intent else 0
                 if session is None:
-                    late.append((each.seq, each.is_committed, files))
+                    late[each.seq] = each.is_committed
                 elif not each.is_committed:
                     failed[session] += 1
                 elif files:
@@ -130,7 +128,11 @@ def add_totals(connection: Connection[TupleRow], chain: ChainId, records: Sequen
                     reversing.append(each.seq)
             case _:
                 pass
-    if turns or late:
+    if late:
+        for seq, session, files in connection.execute(SELECT_CALLS, (list(late), chain.workspace)):
+            failed[session] += not late[seq]
+            changes[session] += late[seq] and files > 0
+    if turns or failed or changes:
         ended = sorted({*failed, *changes})
         values: dict[str, Any] = {
             "workspace": chain.workspace,
@@ -145,9 +147,6 @@ def add_totals(connection: Connection[TupleRow], chain: ChainId, records: Sequen
             "ended_sessions": ended,
             "failed": [failed[each] for each in ended],
             "changes": [changes[each] for each in ended],
-            "late_seqs": [seq for seq, _, _ in late],
-            "late_committed": [is_committed for _, is_committed, _ in late],
-            "late_files": [files for _, _, files in late],
         }
         connection.execute(ADD_TOTALS, values)
     if reversing:

@@ -2,6 +2,7 @@
 
 import posixpath
 from collections.abc import Sequence
+from typing import Protocol
 
 from handhold.core.plans import (
     Content,
@@ -13,14 +14,19 @@ from handhold.core.plans import (
     StagedContent,
 )
 from handhold.core.ports.approvals import Effect, EffectKind
-from handhold.pipeline.change_contents import ChangeContents
 
 MAX_EFFECTS = 1_000
 STAGED_KINDS: dict[str, EffectKind] = {"file": "file", "link": "link", "tree": "folder", "other": "other"}
 
 
+class ContentReader(Protocol):
+    def read_content(self, content: Content, path: str) -> bytes | None:
+        """The bytes; None if they are not kept, or it is neither a file nor a link."""
+        ...
+
+
 def describe_effects(
-    lines_by_change: Sequence[tuple[FileChange, int]], contents: ChangeContents, roots: Sequence[str]
+    lines_by_change: Sequence[tuple[FileChange, int]], contents: ContentReader, roots: Sequence[str]
 ) -> tuple[Effect, ...]:
     """One effect for each run of lines of the same change."""
     merged: list[tuple[FileChange, int]] = []
@@ -32,12 +38,12 @@ def describe_effects(
 
 
 def describe_effect(
-    change: FileChange, contents: ChangeContents, roots: Sequence[str], *, diff_lines: int = 0
+    change: FileChange, contents: ContentReader, roots: Sequence[str], *, diff_lines: int = 0
 ) -> Effect:
     left = change.before if change.after is None else change.after
     target = _read_target(change.after, change.path, contents)
     return Effect(
-        path=change.path.removeprefix(roots[0].rstrip("/") + "/"),
+        path=change.path.removeprefix(roots[0].rstrip("/") + "/") if roots else change.path,
         verb="new" if change.before is None else "deleted" if change.after is None else "changed",
         kind=_find_kind(left),
         mode=_find_mode(change.after, change.mode if change.before is None else None),
@@ -78,7 +84,7 @@ def _find_mode(content: Content | None, new_mode: int | None) -> int | None:
             return new_mode
 
 
-def _read_target(content: Content | None, path: str, contents: ChangeContents) -> str:
+def _read_target(content: Content | None, path: str, contents: ContentReader) -> str:
     if not isinstance(content, StagedContent) or content.kind != "link":
         return ""
     data = contents.read_content(content, path)

@@ -1,18 +1,20 @@
 """Who may use the page, and from where.
 
-A link with a one-time token is exchanged for a cookie, which is sent to this server's own path only: cookies do not
-know ports, and other local servers would get it otherwise. Every request must name this server in Host. One that
-changes something must come from one of our own pages (Origin, and a token in its form). Nothing may frame a page, and
-no page runs a script that is not one of our files.
+On this machine, a link with a one-time token is exchanged for a cookie, which is sent to this server's own path only:
+cookies do not know ports, and other local servers would get it otherwise. On a hub, a token in a form is exchanged.
+Every request must name this server in Host. One that changes something must come from one of our own pages (Origin, and
+a token in its form). Nothing may frame a page, and no page runs a script that is not one of our files.
 """
 
 import hmac
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from secrets import token_urlsafe
+from typing import Protocol
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
@@ -82,7 +84,7 @@ class AccessKeys:
         if found is None:
             return None
         if self.clock() - found.used_at > COOKIE_SECONDS:
-            del self._sessions[_hash(cookie)]
+            self._sessions.pop(_hash(cookie), None)
             return None
         found.used_at = self.clock()
         return found
@@ -104,15 +106,32 @@ def _hash(cookie: str) -> str:
     return sha256(cookie.encode()).hexdigest()
 
 
+class FormSession(Protocol):
+    """Whoever is known by a cookie. `csrf` must come with each of their forms."""
+
+    @property
+    def csrf(self) -> str: ...
+
+
 class AccessMiddleware:
     """Checks every request before a page sees it, and adds the headers that protect each response."""
 
-    def __init__(self, app: ASGIApp, keys: AccessKeys, base: str, hosts: tuple[str, ...], denied: ASGIApp) -> None:
-        """`base` is the path of all pages; `denied` answers a request without a valid cookie."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        find_session: Callable[[str], FormSession | None],
+        base: str,
+        origins: Sequence[str],
+        denied: ASGIApp,
+    ) -> None:
+        """`base` is the path of all pages, `origins` how browsers name this server.
+
+        `find_session` knows whose cookie this is; `denied` answers a request without a valid one.
+        """
         self._app = app
-        self._keys = keys
+        self._find_session = find_session
         self._base = base
-        self._hosts = hosts
+        self._hosts = {origin: origin.partition("://")[2] for origin in origins}
         self._denied = denied
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,21 +149,21 @@ class AccessMiddleware:
                     headers.setdefault(name, value)
             await send(message)
 
-        answer = self._find_objection(scope) or self._choose(scope)
+        answer = self._find_objection(scope) or await self._choose(scope)
         await answer(scope, receive, send_protected)
 
     def _find_objection(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         # DNS rebinding: a web page can point its own name at this server, but cannot forge Host and Origin.
         host = headers.get("host", "").lower()
-        if len(headers.getlist("host")) != 1 or host not in self._hosts:
+        if len(headers.getlist("host")) != 1 or host not in self._hosts.values():
             return PlainTextResponse("This server is not known under that name.", 421)
         if scope["method"] not in ("GET", "HEAD", "POST"):
             return PlainTextResponse("Method not allowed.", 405)
         if headers.get("sec-fetch-dest") in ("iframe", "frame", "object", "embed"):
             return PlainTextResponse("Pages are not shown in frames.", 403)
         if scope["method"] == "POST":
-            if headers.getlist("origin") != [f"http://{host}"]:
+            if [self._hosts.get(origin) for origin in headers.getlist("origin")] != [host]:
                 return PlainTextResponse("This form was sent from another origin.", 403)
             if headers.get("sec-fetch-site", "same-origin") != "same-origin":
                 return PlainTextResponse("This form was sent from another site.", 403)
@@ -153,13 +172,13 @@ class AccessMiddleware:
                 return PlainTextResponse("The form is too long.", 413)
         return None
 
-    def _choose(self, scope: Scope) -> ASGIApp:
+    async def _choose(self, scope: Scope) -> ASGIApp:
         path = scope["path"]
         if not path.startswith(f"{self._base}/"):
             return PlainTextResponse("Not found.", 404)
         if path.startswith(f"{self._base}/static/") or path == f"{self._base}/enter":
             return self._app
-        session = self._keys.find_session(read_cookie(Headers(scope=scope)))
+        session = await run_in_threadpool(self._find_session, read_cookie(Headers(scope=scope)))
         if session is None:
             return self._denied
         scope.setdefault("state", {})["session"] = session

@@ -22,8 +22,8 @@ from handhold.pipeline.change_history import RecordedChange, Side
 from handhold.review.diff_view import DiffView, build_view, show_json
 from handhold.review.display import format_size, has_hidden, plural, show_output
 from handhold.review.questions import Chip, describe_effect_kind, iter_marks, rate_risk
+from handhold.review.recorded_workspace import RecordedWorkspace
 from handhold.review.timeline import CallRow, build_row
-from handhold.review.workspace import ReviewedWorkspace
 
 MAX_FILES = 40  # with their diffs on the page of a call
 MAX_LINES = 120  # of each
@@ -88,7 +88,7 @@ class CallView:
         return f"{verb} {plural(max(len(self.files), entry.changed if self.left_out else 0), 'file')}"
 
 
-def build_call(workspace: ReviewedWorkspace, entry: JournalEntry) -> CallView:
+def build_call(workspace: RecordedWorkspace, entry: JournalEntry) -> CallView:
     changes = workspace.history.list_changes(entry, limit=MAX_FILES) if entry.changed else []
     files = [view_file(workspace, entry, change, limit=MAX_LINES) for change in changes]
     files.sort(key=lambda file: -rate_risk(file.change.effect))
@@ -133,7 +133,7 @@ def read_reply(entry: JournalEntry) -> tuple[str | None, Problems]:
 
 
 def view_file(
-    workspace: ReviewedWorkspace, entry: JournalEntry, change: RecordedChange, *, start: int = 0, limit: int
+    workspace: RecordedWorkspace, entry: JournalEntry, change: RecordedChange, *, start: int = 0, limit: int
 ) -> ChangedFileView:
     effect = change.effect
     sign, word = describe_effect_kind(effect)
@@ -143,6 +143,8 @@ def view_file(
             diff = build_view(effect.path, workspace.compute_diff(entry, change), start=start, limit=limit)
         except LookupError:
             problem = "The content before or after this call is no longer kept, or is too large to show."
+            if not workspace.can_act:
+                problem = "The hub has not got the content before or after this call: it is secret or too large."
         except BinaryFile:
             is_picture = bool(find_picture_side(workspace, change))
             problem = "" if is_picture else f"Binary content, {format_size(effect.size)}."
@@ -155,20 +157,20 @@ def view_file(
     )
 
 
-def find_picture_side(workspace: ReviewedWorkspace, change: RecordedChange) -> Sequence[Side]:
+def find_picture_side(workspace: RecordedWorkspace, change: RecordedChange) -> Sequence[Side]:
     """Which sides of a change are images that can be decoded."""
     sides: tuple[Side, ...] = ("before", "after")
     read = workspace.history.read_side
     return tuple(side for side in sides if (data := read(change.change, side)) and find_image_medium(data))
 
 
-def build_history(workspace: ReviewedWorkspace, path: str) -> FileHistory:
+def build_history(workspace: RecordedWorkspace, path: str) -> FileHistory:
     page = workspace.records.list_path_changes(path, limit=MAX_HISTORY)
     rows = tuple(build_row(entry, workspace) for entry in page.items if entry.succeeded)
     return FileHistory(workspace.shorten(path), rows, bool(page.next_cursor))
 
 
-def read_output(workspace: ReviewedWorkspace, entry: JournalEntry) -> tuple[Markup | None, int, bool]:
+def read_output(workspace: RecordedWorkspace, entry: JournalEntry) -> tuple[Markup | None, int, bool]:
     """The recorded output of a command, with its colours: its last lines, how many there are, and whether it runs."""
     found = workspace.records.read_output(entry.seq)
     if found is None:
@@ -182,7 +184,7 @@ def read_output(workspace: ReviewedWorkspace, entry: JournalEntry) -> tuple[Mark
     return show_output("\n".join(lines[-MAX_OUTPUT_LINES:])), len(lines), entry.outcome is None
 
 
-def convert_picture(workspace: ReviewedWorkspace, change: RecordedChange, side: Side) -> tuple[str, bytes] | None:
+def convert_picture(workspace: RecordedWorkspace, change: RecordedChange, side: Side) -> tuple[str, bytes] | None:
     """An image of a workspace, decoded and encoded again in a process that can only compute."""
     data = workspace.history.read_side(change.change, side)
     medium = None if data is None or len(data) > MAX_PICTURE_BYTES else find_image_medium(data)

@@ -11,6 +11,7 @@ from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 from handhold.forks import MergeReport
+<<<<<<< HEAD
 from handhold.review.diff_view import PAGE_LINES, build_view, parse_unified
 from handhold.review.fork_view import (
     MAX_FILES,
@@ -23,6 +24,11 @@ from handhold.review.fork_view import (
     list_forks,
 )
 from handhold.review.pages import PageRenderer, quote_query, read_query
+=======
+from handhold.review.diff_view import build_view
+from handhold.review.fork_view import ForkView, build_fork, compare_forks, describe_conflict, list_forks
+from handhold.review.pages import ReviewRenderer
+>>>>>>> hub
 from handhold.review.takeback import PageApprover
 
 SESSION = "review"  # of merges in the journal
@@ -33,12 +39,12 @@ EXPLANATIONS = {
 
 
 class ForkPages:
-    def __init__(self, pages: PageRenderer, by: str) -> None:
+    def __init__(self, pages: ReviewRenderer, by: str) -> None:
         self._pages = pages
         self._by = f"{by} on the review page"
 
     def show(self, request: Request) -> Response:
-        forks = list_forks(self._pages.workspace)
+        forks = list_forks(self._pages.reviewed)
         chosen = request.query_params.getlist("fork")[:2]
         selected = [fork for name in chosen for fork in forks if fork.name == name]
         if (path := read_query(request).get("path")) is None:
@@ -66,25 +72,25 @@ class ForkPages:
         fork = self._find(request)
         if problem := self._find_problem(form, fork):
             return self._refuse(request, fork, problem)
-        with self._pages.workspace.open_session(SESSION, PageApprover(self._by)) as box:
+        with self._pages.reviewed.open_session(SESSION, PageApprover(self._by)) as box:
             try:
                 report = box.forks.get(fork.name).merge()
             except MergeConflict as error:
-                conflicts = describe_conflict(error, self._pages.workspace)
+                conflicts = describe_conflict(error, self._pages.reviewed)
                 return self._pages.render(request, "fork.html", 409, fork=fork, note="", conflicts=conflicts)
             except ToolError as error:
                 return self._refuse(request, fork, escape_invisible(format_plain_error(error)))
-        return self._render(request, list_forks(self._pages.workspace), [], note=self._describe(report))
+        return self._render(request, list_forks(self._pages.reviewed), [], note=self._describe(report))
 
     def drop(self, request: Request, form: FormData) -> Response:
         fork = self._find(request)
         if problem := self._find_problem(form, fork):
             return self._refuse(request, fork, problem)
         try:
-            self._pages.workspace.forks.forks.get(fork.name).drop()
+            self._pages.reviewed.forks.forks.get(fork.name).drop()
         except ToolError as error:
             return self._refuse(request, fork, escape_invisible(format_plain_error(error)))
-        return self._render(request, list_forks(self._pages.workspace), [], note=f"The fork {fork.name} was dropped.")
+        return self._render(request, list_forks(self._pages.reviewed), [], note=f"The fork {fork.name} was dropped.")
 
     def _render(self, request: Request, forks: list[ForkView], selected: list[ForkView], note: str = "") -> Response:
         compared = compare_forks(*selected) if len(selected) == 2 else []
@@ -98,7 +104,7 @@ class ForkPages:
             between=[diff_versions(file, limit=MAX_LINES) for file in differing[:MAX_FILES]],
             left_out=differing[MAX_FILES:],
             note=note,
-            needs_token=self._pages.workspace.commands_reach_page(),
+            needs_token=self._pages.reviewed.commands_reach_page(),
         )
 
     def _refuse(self, request: Request, fork: ForkView, problem: str) -> Response:
@@ -107,7 +113,7 @@ class ForkPages:
 
     def _find_problem(self, form: FormData, fork: ForkView) -> str:
         """Why a form does not count: `token`, `changed`, or nothing."""
-        if self._pages.workspace.commands_reach_page() and not self._pages.keys.is_approval_token(
+        if self._pages.reviewed.commands_reach_page() and not self._pages.keys.is_approval_token(
             str(form.get("token", ""))
         ):
             return "token"
@@ -115,7 +121,7 @@ class ForkPages:
 
     def _find(self, request: Request) -> ForkView:
         try:
-            return build_fork(self._pages.workspace.forks.forks.get(request.path_params["name"]))
+            return build_fork(self._pages.reviewed.forks.forks.get(request.path_params["name"]))
         except ForkUnavailable:
             raise HTTPException(404) from None
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import parse_qsl, quote
@@ -18,10 +19,11 @@ from handhold.core.ports.approvals import PendingApproval
 from handhold.core.ports.records import CallFilter
 from handhold.core.text.path_escaping import is_visible
 from handhold.review import display, timeline
-from handhold.review.access import AccessKeys, BrowserSession
+from handhold.review.access import AccessKeys, FormSession
 from handhold.review.call_view import read_output
 from handhold.review.fork_view import count_forks
 from handhold.review.questions import QuestionView, build_question
+from handhold.review.recorded_workspace import RecordedWorkspace
 from handhold.review.workspace import ReviewedWorkspace
 from handhold.run_picture import draw_run
 from handhold.version import VERSION
@@ -43,82 +45,118 @@ class RunningView:
     tail: Markup | None
 
 
-class PageRenderer:
-    """Renders templates with what every page shows: what waits, and where one is."""
+@cache
+def load_templates() -> Environment:
+    templates = Environment(
+        loader=FileSystemLoader(FOLDER / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    filters: dict[str, Callable[..., Any]] = {
+        "show": display.show,
+        "plain": display.spell_out,
+        "quoted": quote_query,
+        "name": display.show_name,
+        "path": display.show_path,
+        "output": display.show_output,
+        "plural": display.plural,
+        "duration": display.format_duration,
+        "size": display.format_size,
+        "clock": format_clock,
+        "session_facts": timeline.describe_session,
+    }
+    templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
+    return templates
 
-    def __init__(self, workspace: ReviewedWorkspace, keys: AccessKeys, base: str) -> None:
+
+def render_template(template: str, status: int, values: Mapping[str, Any]) -> Response:
+    text = load_templates().get_template(template).render({"version": VERSION, **values})
+    # Bytes of names that are not text are shown as tokens; only the value of a field can still have them.
+    return HTMLResponse(text.encode("utf-8", "replace"), status)
+
+
+class PageRenderer:
+    """Renders templates with what every page of a workspace shows: here, what is recorded."""
+
+    def __init__(self, workspace: RecordedWorkspace, base: str, *, home: str, static: str) -> None:
+        """`base` is the path of the workspace's pages; `home` is where the name of the program leads."""
         self.workspace = workspace
-        self.keys = keys
         self.base = base
-        self._templates = Environment(
-            loader=FileSystemLoader(FOLDER / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.globals.update(  # pyright: ignore[reportUnknownMemberType]
-            base=base, version=VERSION, workspace=workspace.name, root=workspace.roots[0]
-        )
-        filters: dict[str, Callable[..., Any]] = {
-            "show": display.show,
-            "plain": display.spell_out,
-            "quoted": quote_query,
-            "name": display.show_name,
-            "path": display.show_path,
-            "output": display.show_output,
-            "plural": display.plural,
-            "duration": display.format_duration,
-            "size": display.format_size,
-            "clock": format_clock,
-            "session_facts": timeline.describe_session,
-        }
-        self._templates.filters.update(filters)  # pyright: ignore[reportUnknownMemberType]
+        self._places = {"base": base, "home": home, "static": static}
 
     def render(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
-        session: BrowserSession | None = getattr(request.state, "session", None)
+        session: FormSession | None = getattr(request.state, "session", None)
         questions: Sequence[PendingApproval] = values.pop("pending", None) or self.list_pending()
         theme = request.cookies.get("theme", "")
+        workspace = self.workspace
         common: Mapping[str, Any] = {
+            **self._places,
+            "workspace": workspace.name,
+            "root": workspace.roots[0] if workspace.roots else workspace.name,
+            "can_act": workspace.can_act,
             "csrf": session.csrf if session else "",
             "waiting": questions,
             "oldest": self._describe_oldest(questions),
-            "fork_count": count_forks(self.workspace),
+            "fork_count": self._count_forks(),
             "theme": theme if theme in THEMES else "",
             "is_part": request.headers.get("hx-request") == "true",
         }
-        text = self._templates.get_template(template).render({**common, **values})
-        # Bytes of names that are not text are shown as tokens; only the value of a field can still have them.
-        return HTMLResponse(text.encode("utf-8", "replace"), status)
-
-    def render_plain(self, template: str, status: int, **values: Any) -> Response:
-        """A page for somebody who is not known yet: it shows nothing of the workspace."""
-        return HTMLResponse(self._templates.get_template(template).render(values), status)
-
-    # --- what waits and what runs
+        return render_template(template, status, {**common, **values})
 
     def list_pending(self) -> list[PendingApproval]:
-        """Those that a call waits for come first, each group oldest first."""
-        pending, running = self.workspace.store.list_pending(), self.list_running_calls()
-        return sorted(pending, key=lambda each: (each.seq not in running, each.at))
+        return []
 
     def list_running_calls(self) -> set[int]:
         return {each.entry.seq for each in self.workspace.records.list_running()}
 
-    def view_question(self, pending: PendingApproval) -> QuestionView:
-        return build_question(
-            pending,
-            is_waiting=pending.seq in self.list_running_calls(),
-            commands_reach_page=self.workspace.commands_reach_page(),
-        )
+    def _count_forks(self) -> int:
+        return 0
 
     def _describe_oldest(self, pending: Sequence[PendingApproval]) -> QuestionView | None:
         if not pending:
             return None
         return build_question(replace(pending[0], diff="", effects=()), is_waiting=False, commands_reach_page=False)
 
+    def draw_run(self, session: str, pending: Sequence[PendingApproval]) -> Markup:
+        marks = self.workspace.records.list_marks(session, limit=MAX_MARKS)
+        running = self.list_running_calls()
+        waiting = [each.at for each in pending if each.session == session and each.seq in running]
+        return Markup(draw_run(session, marks, now=time.time(), waiting_since=waiting))
+
+
+class ReviewRenderer(PageRenderer):
+    """Adds what waits and what runs on this machine."""
+
+    def __init__(self, workspace: ReviewedWorkspace, keys: AccessKeys, base: str) -> None:
+        super().__init__(workspace, base, home=f"{base}/now", static=f"{base}/static")
+        self.reviewed = workspace
+        self.keys = keys
+
+    def render_plain(self, template: str, status: int, **values: Any) -> Response:
+        """A page for somebody who is not known yet: it shows nothing of the workspace."""
+        return render_template(template, status, {"base": self.base, **values})
+
+    # --- what waits and what runs
+
+    def list_pending(self) -> list[PendingApproval]:
+        """Those that a call waits for come first, each group oldest first."""
+        pending, running = self.reviewed.store.list_pending(), self.list_running_calls()
+        return sorted(pending, key=lambda each: (each.seq not in running, each.at))
+
+    def view_question(self, pending: PendingApproval) -> QuestionView:
+        return build_question(
+            pending,
+            is_waiting=pending.seq in self.list_running_calls(),
+            commands_reach_page=self.reviewed.commands_reach_page(),
+        )
+
+    def _count_forks(self) -> int:
+        return count_forks(self.reviewed)
+
     def list_running(self) -> list[RunningView]:
-        asked = {each.seq for each in self.workspace.store.list_pending()}
+        asked = {each.seq for each in self.reviewed.store.list_pending()}
         found: list[RunningView] = []
         for each in self.workspace.records.list_running():
             entry = each.entry
@@ -133,15 +171,7 @@ class PageRenderer:
         return found
 
     def list_answered(self) -> Sequence[PendingApproval]:
-        return self.workspace.store.list_answered(MAX_ANSWERED)
-
-    # --- timeline
-
-    def draw_run(self, session: str, pending: Sequence[PendingApproval]) -> Markup:
-        marks = self.workspace.records.list_marks(session, limit=MAX_MARKS)
-        running = self.list_running_calls()
-        waiting = [each.at for each in pending if each.session == session and each.seq in running]
-        return Markup(draw_run(session, marks, now=time.time(), waiting_since=waiting))
+        return self.reviewed.store.list_answered(MAX_ANSWERED)
 
 
 def format_clock(at: float) -> str:

@@ -34,7 +34,7 @@ class ReviewServer:
         self.keys = AccessKeys()
         self._workspace = workspace
         self._sock = sock
-        self.app = ReviewApp(workspace, self.keys, self.base, tuple(f"{name}:{port}" for name in names), by)
+        self.app = ReviewApp(workspace, self.keys, self.base, [f"http://{name}:{port}" for name in names], by)
         self._server: uvicorn.Server | None = None
 
     @property

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from handhold.core.errors import ToolError
 from handhold.core.ports.journal import JournalEntry
-from handhold.review.pages import PageRenderer
+from handhold.review.pages import ReviewRenderer
 from handhold.review.takeback import (
     SCOPES,
     ReversalRefused,
@@ -22,7 +22,7 @@ from handhold.review.takeback import (
 
 
 class TakeBackPages:
-    def __init__(self, pages: PageRenderer, by: str) -> None:
+    def __init__(self, pages: ReviewRenderer, by: str) -> None:
         self._pages = pages
         self._by = f"{by} on the review page"
 
@@ -35,7 +35,7 @@ class TakeBackPages:
         entry, scope = self._find_entry(request), self._parse_scope(str(form.get("scope", "call")))
         if not self._has_token(form):
             return self._show(request, entry, scope, problem="token", status=403)
-        view = build_take_back(self._pages.workspace, entry, scope)
+        view = build_take_back(self._pages.reviewed, entry, scope)
         if not hmac.compare_digest(str(form.get("shown", "")), view.digest):
             return self._show(request, entry, scope, problem="changed", status=409)
         chosen = [int(each) for each in form.getlist("file") if isinstance(each, str) and each.isdecimal()]
@@ -44,7 +44,7 @@ class TakeBackPages:
         if scope == "call" and not view.can_choose:
             chosen = [file.change.number for file in view.restored]
         try:
-            done = take_back(self._pages.workspace, view, chosen, self._by)
+            done = take_back(self._pages.reviewed, view, chosen, self._by)
         except (ToolError, ReversalRefused) as error:
             return self._show(request, entry, scope, problem=describe_error(error), status=409)
         return self._show(request, self._find_entry(request), scope, done=done)
@@ -54,7 +54,7 @@ class TakeBackPages:
         if not self._has_token(form):
             return self._show(request, entry, "call", problem="token", status=403)
         try:
-            done = redo(self._pages.workspace, entry, self._by)
+            done = redo(self._pages.reviewed, entry, self._by)
         except (ToolError, ReversalRefused) as error:
             return self._show(request, entry, "call", problem=describe_error(error), status=409)
         return self._show(request, self._find_entry(request), "call", done=done)
@@ -69,7 +69,7 @@ class TakeBackPages:
         done: str = "",
         status: int = 200,
     ) -> Response:
-        view = build_take_back(self._pages.workspace, entry, scope)
+        view = build_take_back(self._pages.reviewed, entry, scope)
         return self._pages.render(
             request,
             "undo.html",
@@ -77,15 +77,15 @@ class TakeBackPages:
             view=view,
             problem=problem,
             done=done,
-            needs_token=self._pages.workspace.commands_reach_page(),
+            needs_token=self._pages.reviewed.commands_reach_page(),
         )
 
     def _has_token(self, form: FormData) -> bool:
-        needs = self._pages.workspace.commands_reach_page()
+        needs = self._pages.reviewed.commands_reach_page()
         return not needs or self._pages.keys.is_approval_token(str(form.get("token", "")))
 
     def _find_entry(self, request: Request) -> JournalEntry:
-        entry = self._pages.workspace.records.find_entry(request.path_params["seq"])
+        entry = self._pages.reviewed.records.find_entry(request.path_params["seq"])
         if entry is None:
             raise HTTPException(404)
         return entry

@@ -18,7 +18,7 @@ from handhold.core.ports.journal import JournalEntry
 from handhold.core.ports.records import CallFilter, RecordPage, SessionSummary
 from handhold.review.display import format_duration, show, show_name, show_path
 from handhold.review.questions import Chip
-from handhold.review.workspace import LineCounts, ReviewedWorkspace
+from handhold.review.recorded_workspace import LineCounts, RecordedWorkspace
 
 PAGE_CALLS = 60
 MAX_SESSIONS = 30
@@ -75,10 +75,11 @@ class Timeline:
 
 
 def build_timeline(
-    workspace: ReviewedWorkspace, wanted: CallFilter, cursor: str, waiting: Sequence[PendingApproval]
+    workspace: RecordedWorkspace, wanted: CallFilter, cursor: str, waiting: Sequence[PendingApproval]
 ) -> Timeline:
     records = workspace.records
     page = records.list_calls(wanted, cursor=cursor, limit=PAGE_CALLS, with_replies=True)
+    workspace.count_ahead(page.items)
     asked = {each.seq: each for each in waiting if each.seq}
     turns: list[TurnView] = []
     for (turn, is_foreign), group in groupby(page.items, key=lambda entry: (entry.call.turn, is_adopted(entry))):
@@ -94,7 +95,7 @@ def is_adopted(entry: JournalEntry) -> bool:
 
 
 def _build_turn(
-    workspace: ReviewedWorkspace, session: str, turn: str, rows: tuple[CallRow, ...], *, is_foreign: bool
+    workspace: RecordedWorkspace, session: str, turn: str, rows: tuple[CallRow, ...], *, is_foreign: bool
 ) -> TurnView:
     (summary,) = workspace.records.list_turns(session, [turn]) or (None,)
     first, last = rows[-1].entry.at, rows[0].entry.at
@@ -114,7 +115,7 @@ def _build_turn(
     )
 
 
-def build_row(entry: JournalEntry, workspace: ReviewedWorkspace, question: PendingApproval | None = None) -> CallRow:
+def build_row(entry: JournalEntry, workspace: RecordedWorkspace, question: PendingApproval | None = None) -> CallRow:
     state, css = describe_state(entry)
     if question:
         state, css = None, "wait"
@@ -131,7 +132,7 @@ def build_row(entry: JournalEntry, workspace: ReviewedWorkspace, question: Pendi
         lines=workspace.count_lines(entry),
         state=state,
         css=css,
-        can_undo=can_undo(entry),
+        can_undo=workspace.can_act and can_undo(entry),
         is_waiting=question is not None,
     )
 
@@ -141,7 +142,7 @@ def can_undo(entry: JournalEntry) -> bool:
     return bool(is_change) and entry.call.tool not in ("undo", "redo")
 
 
-def show_target(entry: JournalEntry, workspace: ReviewedWorkspace) -> tuple[Markup, str]:
+def show_target(entry: JournalEntry, workspace: RecordedWorkspace) -> tuple[Markup, str]:
     """What a call is about, and how many more files it changed."""
     target, is_path = find_target(entry, workspace.roots)
     more = f"{entry.changed} files" if entry.changed > 1 and not is_path else ""

@@ -15,7 +15,7 @@ class UnsuitableDatabase(Exception):
 def migrate(connection: Connection[TupleRow]) -> int:
     """Bring a database to the current version and return it.
 
-    UnsuitableDatabase if it is newer than this program, or not in UTF-8: in another encoding names could not be read back.
+    UnsuitableDatabase if it is newer than this program, or not in UTF-8, without which names could not be read back.
     """
     if (encoding := connection.info.parameter_status("server_encoding")) != "UTF8":
         raise UnsuitableDatabase(f"the database has the encoding {encoding}; make one with UTF8")

@@ -60,7 +60,7 @@
     if (lastHeard && Date.now() - lastHeard > 25000 && !body.hasAttribute("data-offline")) setLive(false);
   }, 2000);
   $("#retry").addEventListener("click", connect);
-  addEventListener("load", connect);
+  if ("live" in body.dataset) addEventListener("load", connect);
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
   // --- questions that come and go
@@ -196,7 +196,7 @@
     if (field || event.ctrlKey || event.metaKey || event.altKey || !keysOn.checked || keys.open) return;
     if (prefix === "g") {
       prefix = "";
-      const page = { n: "now", t: "timeline", f: "forks" }[event.key];
+      const page = ("live" in body.dataset ? { n: "now", t: "timeline", f: "forks" } : { t: "timeline" })[event.key];
       if (page) { location.href = `${base}/${page}`; event.preventDefault(); }
       return;
     }
