@@ -11,7 +11,6 @@ from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 from handhold.forks import MergeReport
-<<<<<<< HEAD
 from handhold.review.diff_view import PAGE_LINES, build_view, parse_unified
 from handhold.review.fork_view import (
     MAX_FILES,
@@ -23,12 +22,7 @@ from handhold.review.fork_view import (
     diff_versions,
     list_forks,
 )
-from handhold.review.pages import PageRenderer, quote_query, read_query
-=======
-from handhold.review.diff_view import build_view
-from handhold.review.fork_view import ForkView, build_fork, compare_forks, describe_conflict, list_forks
-from handhold.review.pages import ReviewRenderer
->>>>>>> hub
+from handhold.review.pages import ReviewRenderer, quote_query, read_query
 from handhold.review.takeback import PageApprover
 
 SESSION = "review"  # of merges in the journal
