@@ -200,7 +200,6 @@ class Survival:
 
 def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[[str], object] = str) -> Survival:
     """Kill the server at a random moment, with calls in progress, and restart it on the same state."""
-    others = set(descendants(os.getpid()))  # other servers of a test run, for example
     adopt_orphans()
     mounts, dice, wrong = mounted(), random.Random(seed), list[str]()
     write_tokens(top)
@@ -213,7 +212,7 @@ def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[
                 wrong += crowd.answered()
                 time.sleep(dice.uniform(0, 1))
                 server.stop(signal.SIGKILL)
-            wrong += survivors(others | set(crowd.running.values()))
+            wrong += survivors(set(crowd.running.values()))
             if n % 25 == 24:
                 told(f"{n + 1} rounds, {len(wrong)} wrong")
         with served(top, port=port) as server:
@@ -226,7 +225,7 @@ def survived(top: Path, *, rounds: int, clients: int, seed: int, told: Callable[
     return Survival(rounds, seconds, cut, crowd.ledgers, wrong)
 
 
-def survivors(spared: set[int]) -> list[str]:
+def survivors(clients: set[int]) -> list[str]:
     """Processes of a killed server, and those that still run after the grace period and the next shell's cleanup.
 
     A process that was just starting may not be set to die with its parent yet; the next shell ends it.
@@ -234,8 +233,8 @@ def survivors(spared: set[int]) -> list[str]:
     until = time.monotonic() + ENDING
     while True:
         kill_orphans()
-        bury(spare=spared)
-        rest = {pid: line for pid, line in descendants(os.getpid()).items() if pid not in spared}
+        bury(spare=clients)
+        rest = {pid: line for pid, line in descendants(os.getpid()).items() if pid not in clients}
         if not rest or time.monotonic() > until:
             return [f"outlived its server: {line}" for line in rest.values()]
         time.sleep(0.02)

@@ -9,6 +9,7 @@ from playwright.sync_api import Browser
 
 from handhold.core.plans import FileChange, InlineContent
 from handhold.core.ports.journal import Call, CallDecision, Outcome
+from tests.hub.servers import Postgres, SeaweedFS, running
 from tests.review.hosting import Reviewed, new_context
 from tests.review.hub_hosting import ShippedReview, reviewing_on_hub
 from tests.server.hosting import Shop
@@ -22,13 +23,21 @@ WATCH_TASKS = """window.longest = 0; new PerformanceObserver((list) => {
 }).observe({type: "longtask", buffered: true});"""
 
 
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Postgres, SeaweedFS]]:
+    """Not those of the whole run: they would be there when later tests count processes and time."""
+    folder = tmp_path_factory.mktemp("servers")
+    postgres, seaweed = Postgres(folder / "postgres"), SeaweedFS(folder / "seaweed")
+    with running(postgres), running(seaweed):
+        yield postgres, seaweed
+
+
 @pytest.fixture(params=["journal", "hub"])
 def recorded(request: pytest.FixtureRequest, shop: Shop, tmp_path: Path) -> Iterator[Reviewed | ShippedReview]:
     if request.param == "journal":
         yield request.getfixturevalue("reviewed")
         return
-    servers = request.getfixturevalue("postgres"), request.getfixturevalue("seaweed")
-    with reviewing_on_hub(shop, *servers, tmp_path) as shipped:
+    with reviewing_on_hub(shop, *request.getfixturevalue("servers"), tmp_path) as shipped:
         yield shipped
 
 
@@ -72,7 +81,8 @@ def test_the_first_screen_of_ten_thousand_calls_takes_a_second_and_150_kb(
             "Network.loadingFinished", lambda event, received=received: received.append(event["encodedDataLength"])
         )
         page.goto(f"{recorded.url}/timeline?session=long", wait_until="load")
-        page.wait_for_function("performance.getEntriesByType('paint').length > 0")
+        while not page.evaluate("performance.getEntriesByType('paint').length"):
+            page.wait_for_timeout(20)
         taken.append(page.evaluate("performance.getEntriesByType('paint').at(-1).startTime / 1000"))
         page.wait_for_timeout(100)
         sizes.append(sum(received))
