@@ -37,7 +37,8 @@ def recorded(request: pytest.FixtureRequest, shop: Shop, tmp_path: Path) -> Iter
     if request.param == "journal":
         yield request.getfixturevalue("reviewed")
         return
-    with reviewing_on_hub(shop, *request.getfixturevalue("servers"), tmp_path) as shipped:
+    postgres, seaweed = request.getfixturevalue("servers")
+    with reviewing_on_hub(shop, postgres, seaweed, tmp_path) as shipped:
         yield shipped
 
 
