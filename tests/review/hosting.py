@@ -16,7 +16,7 @@ from mcp import Client
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from handhold.backends.state.sqlite import SqliteStore
-from handhold.core.ports.approvals import PendingApproval
+from handhold.core.ports.approvals import Effect, PendingApproval
 from handhold.review.server import ReviewServer, bind_loopback
 from handhold.review.workspace import ReviewedWorkspace
 from tests.server.hosting import Shop, text_of
@@ -130,6 +130,24 @@ class PlainClient:
     def post(self, path: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None) -> PlainResponse:
         form = {"Content-Type": "application/x-www-form-urlencoded", "Origin": f"http://127.0.0.1:{self.port}"}
         return self.request("POST", path, urlencode(fields), {**form, **(headers or {})})
+
+
+def ask(store: SqliteStore, n: int) -> None:
+    """A question, as a call would ask it."""
+    question = PendingApproval(
+        id="",
+        hash=f"{n:064x}",
+        session="secret-session",
+        at=time.time(),
+        tool="bash",
+        because="secret-reason",
+        command="echo secret-command",
+        rule="secret-rule",
+        diff="--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+secret-line\n",
+        effects=(Effect("secret-file", "new", size=1, diff_lines=4),),
+        effect_count=1,
+    )
+    assert store.enqueue(question)
 
 
 def make_shop(folder: Path) -> Shop:

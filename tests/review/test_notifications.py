@@ -1,13 +1,11 @@
 """The browser's notification of a pending question: once, by whichever tab is first, and without its contents."""
 
-import time
 from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from handhold.core.ports.approvals import Effect, PendingApproval
-from tests.review.hosting import Reviewed, until
+from tests.review.hosting import Reviewed, ask, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -31,23 +29,6 @@ def page(reviewed: Reviewed, context: BrowserContext) -> Page:
     return page
 
 
-def ask(reviewed: Reviewed, n: int) -> None:
-    question = PendingApproval(
-        id="",
-        hash=f"{n:064x}",
-        session="secret-session",
-        at=time.time(),
-        tool="bash",
-        because="secret-reason",
-        command="echo secret-command",
-        rule="secret-rule",
-        diff="--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+secret-line\n",
-        effects=(Effect("secret-file", "new", size=1, diff_lines=4),),
-        effect_count=1,
-    )
-    assert reviewed.workspace.store.enqueue(question)
-
-
 def list_made(page: Page) -> list[Any]:
     return page.evaluate("window.made")
 
@@ -57,7 +38,7 @@ def wait_for_questions(page: Page, many: int) -> None:
 
 
 def test_a_question_makes_one_notification_and_none_again_on_another_page_or_a_reload(reviewed: Reviewed, page: Page):
-    ask(reviewed, 1)
+    ask(reviewed.store, 1)
     until(lambda: list_made(page), "no notification was made")
     assert len(list_made(page)) == 1
     for path in ("/timeline", "/now", "/forks"):
@@ -68,14 +49,14 @@ def test_a_question_makes_one_notification_and_none_again_on_another_page_or_a_r
     page.reload()
     page.locator("#live .live").wait_for()
     assert list_made(page) == []
-    ask(reviewed, 2)
+    ask(reviewed.store, 2)
     until(lambda: list_made(page), "the second question was not told")
     wait_for_questions(page, 2)
     assert len(list_made(page)) == 1
 
 
 def test_a_notification_says_that_a_question_waits_and_nothing_else(reviewed: Reviewed, page: Page):
-    ask(reviewed, 1)
+    ask(reviewed.store, 1)
     until(lambda: list_made(page), "no notification was made")
     wording = "A question waits for you."
     options = {"body": wording, "tag": "handhold-question"}
@@ -85,6 +66,6 @@ def test_a_notification_says_that_a_question_waits_and_nothing_else(reviewed: Re
 def test_a_page_that_is_looked_at_makes_none(reviewed: Reviewed, page: Page):
     page.evaluate("Object.defineProperty(document, 'hidden', { get: () => false, configurable: true })")
     page.evaluate("window.made = []")
-    ask(reviewed, 1)
+    ask(reviewed.store, 1)
     wait_for_questions(page, 1)
     assert list_made(page) == []

@@ -34,9 +34,8 @@ class EventHub:
         """Events for one page."""
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=64)
         self._queues.add(queue)
-        if self._watching is None or self._watching.done():
-            self._watching = asyncio.create_task(self._watch())
         try:
+            await self._start_watching()
             yield "retry: 2000\n\n"
             yield _format_event("hello", await run_in_threadpool(self._read_questions))
             while True:
@@ -51,7 +50,7 @@ class EventHub:
             self._queues.discard(queue)
 
     def end_streams(self) -> None:
-        """Let every page's stream end, since the server stops."""
+        """Let every page's stream end."""
         for queue in self._queues:
             with suppress(asyncio.QueueFull):
                 queue.put_nowait("")
@@ -61,6 +60,16 @@ class EventHub:
             self._watching.cancel()
             with suppress(asyncio.CancelledError):
                 await self._watching
+
+    async def _start_watching(self) -> None:
+        """Begin with a state from before the first page is told its questions: what changes after it, is an event."""
+        if self._last is None:
+            found = await run_in_threadpool(self._read_state)
+            self._last = self._last or found
+        if self._watching is None or self._watching.done():
+            self._watching = asyncio.create_task(self._watch())
+            # Should it fail, pages must not stay "live" without events: they connect again, and it starts again.
+            self._watching.add_done_callback(lambda _: self.end_streams())
 
     async def _watch(self) -> None:
         """Hold the presence while pages listen, and for a while after the last one left."""
@@ -80,7 +89,7 @@ class EventHub:
 
     async def _poll(self) -> None:
         found = await run_in_threadpool(self._read_state)
-        if self._last is not None and found != self._last:
+        if found != self._last:
             version, sizes = found
             old_version, old_sizes = self._last
             if version.records != old_version.records:
