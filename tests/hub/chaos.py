@@ -76,6 +76,7 @@ def start_again(server: Server) -> None:
             if server.is_ready():
                 return
             time.sleep(0.05)
+        server.kill()
         time.sleep(0.3)
     raise TimeoutError(server.argv[0])
 

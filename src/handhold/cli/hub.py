@@ -58,6 +58,8 @@ def open_hub(database: str, contents: str) -> "Generator[HubStores]":
 
     if database.startswith(("postgresql:", "postgres:")) and not contents:
         raise click.UsageError("PostgreSQL needs --contents, the bucket for contents.")
+    if contents and "://" not in contents:
+        raise click.BadParameter("expected a URL, such as s3://BUCKET or file:///FOLDER", param_hint="--contents")
     try:
         with open_stores(database, contents) as stores:
             yield stores

@@ -1,0 +1,86 @@
+"""`deploy/hub`: the manifests by Kubernetes' schemas, and the configuration of HAProxy before two real hubs."""
+
+import http.client
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.containers.pods import find_violations
+from tests.hub.hubs import Hub
+from tests.hub.servers import Server, find_program, free_port, running, wait_until
+
+FOLDER = Path(__file__).parents[2] / "deploy/hub"
+MANIFESTS = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("version", ["1.33", "1.37"])
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda each: each["kind"])
+def test_the_manifests_are_valid_by_the_schemas_of_kubernetes(manifest: dict, version: str):
+    kubernetes_validate.validate(manifest, version, strict=True)
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate({**manifest, "specs": {}}, version, strict=True)
+
+
+def test_restricted_admits_the_pod_of_a_hub():
+    (deployment,) = (each for each in MANIFESTS if each["kind"] == "Deployment")
+    assert set(find_violations(deployment["spec"]["template"])) == set()
+
+
+@pytest.fixture
+def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
+    """HAProxy as deployed, apart from names and ports: the ports without and with TLS."""
+    certificate = tmp_path / "hub.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+        + ["-keyout", certificate, "-out", tmp_path / "certificate"],
+        check=True,
+        capture_output=True,
+    )
+    certificate.write_text(certificate.read_text() + (tmp_path / "certificate").read_text())
+    hubs = [Hub(str(tmp_path / f"hub{n}"), "", tmp_path / f"{n}.log") for n in (1, 2)]
+    plain, encrypted = free_port(), free_port()
+    names = {
+        "bind :8790": f"bind 127.0.0.1:{plain}",
+        "bind :8443": f"bind 127.0.0.1:{encrypted}",
+        "/etc/haproxy/hub.pem": str(certificate),
+        **{f"hub{n}:8790": f"127.0.0.1:{hub.port}" for n, hub in enumerate(hubs, 1)},
+    }
+    config = (FOLDER / "haproxy.cfg").read_text()
+    for old, new in names.items():
+        assert config.count(old) == 1, old
+        config = config.replace(old, new)
+    (tmp_path / "haproxy.cfg").write_text(config)
+    argv = [find_program("haproxy"), "-db", "-f", str(tmp_path / "haproxy.cfg")]
+    with ExitStack() as stack:
+        for server in (*hubs, Server(argv, plain, tmp_path / "haproxy.log")):
+            stack.enter_context(running(server))
+        yield plain, encrypted
+
+
+def get_status(port: int, path: str, context: ssl.SSLContext | None = None) -> int:
+    connect = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
+    options = {} if context is None else {"context": context}
+    connection = connect("127.0.0.1", port, timeout=20, **options)
+    connection.request("GET", path)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_haproxy_serves_the_hubs_with_and_without_tls_and_keeps_the_metrics_inside(front: tuple[int, int]):
+    plain, encrypted = front
+    unverified = ssl._create_unverified_context()  # noqa: S323 - the certificate was made a moment ago
+    wait_until(lambda: get_status(plain, "/readyz") == 200, "a hub behind HAProxy")
+    assert get_status(encrypted, "/readyz", unverified) == 200
+    assert get_status(plain, "/v1/workspaces") == 401
+    for path in ("/metrics", "/metrics?x=1", "/%6detrics", "/%6D%65trics", "/metrics/"):
+        assert get_status(plain, path) == 403, path
+        assert get_status(encrypted, path, unverified) == 403, path
