@@ -4,7 +4,7 @@ import http.client
 import ssl
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import kubernetes_validate
@@ -38,12 +38,8 @@ def test_restricted_admits_the_pod_of_a_hub():
 def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
     """HAProxy as deployed, apart from names and ports: the ports without and with TLS."""
     certificate = tmp_path / "hub.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-        + ["-keyout", certificate, "-out", tmp_path / "certificate"],
-        check=True,
-        capture_output=True,
-    )
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout"]
+    subprocess.run([*argv, certificate, "-out", tmp_path / "certificate"], check=True, capture_output=True)
     certificate.write_text(certificate.read_text() + (tmp_path / "certificate").read_text())
     hubs = [Hub(str(tmp_path / f"hub{n}"), "", tmp_path / f"{n}.log") for n in (1, 2)]
     plain, encrypted = free_port(), free_port()
@@ -66,18 +62,18 @@ def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
 
 
 def get_status(port: int, path: str, context: ssl.SSLContext | None = None) -> int:
-    connect = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
-    options = {} if context is None else {"context": context}
-    connection = connect("127.0.0.1", port, timeout=20, **options)
-    connection.request("GET", path)
-    status = connection.getresponse().status
-    connection.close()
-    return status
+    if context is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    with closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().status
 
 
 def test_haproxy_serves_the_hubs_with_and_without_tls_and_keeps_the_metrics_inside(front: tuple[int, int]):
     plain, encrypted = front
-    unverified = ssl._create_unverified_context()  # noqa: S323 - the certificate was made a moment ago
+    unverified = ssl._create_unverified_context()  # the certificate was made a moment ago
     wait_until(lambda: get_status(plain, "/readyz") == 200, "a hub behind HAProxy")
     assert get_status(encrypted, "/readyz", unverified) == 200
     assert get_status(plain, "/v1/workspaces") == 401
