@@ -112,7 +112,7 @@ class SharedWorkspace:
         self._shipping = ShippingPolicy()
         state = self.store.open_uplink(lambda: self.uplink and self.uplink.wake())
         client = HubClient(key.hub or "", token)
-        return Uplink(state, client, str(key.state / UPLINK_LOCK_FILE), self._read_content, self._shipping.may_ship)
+        return Uplink(state, client, str(key.state / UPLINK_LOCK_FILE), self._read_content, self._shipping)
 
     def _read_content(self, content: Content, path: str) -> bytes | None:
         data = self.files.read_staged(content, path) if isinstance(content, StagedContent) else None

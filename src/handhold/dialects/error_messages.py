@@ -206,7 +206,7 @@ def format_plain_error(error: e.ToolError) -> str:
         case e.HubUnreachable(because=because):
             return f"The change is made here, but the hub has not acknowledged it. {because} Repeat this call with the same call id to learn whether it has."
         case e.HubBacklogFull(because=because):
-            return f"Nothing was changed: too much waits for the hub. {because} Reading still works; ask the user to bring the hub back."
+            return f"Nothing was changed: too much waits for the hub. {because} Reading still works; ask the user to bring the hub back, or to give it up with `handhold forget --hub`."
         case e.StateDamaged(because=because):
             return f"The stored state at {path} is damaged: {because}. Nothing was done. Ask the user to run `handhold log --verify`."
         case _:

@@ -124,6 +124,12 @@ class SecretFiles:
             visible = self._all_rules.is_visible
             self._learn([place for change in changes for place in self._iter_old_places(change) if not visible(place)])
 
+    def learn_content(self, path: str, data: bytes) -> None:
+        """The same of a secret file as it was earlier."""
+        if self._usable:
+            with self._lock:
+                self._add(find_secrets(data[:MAX_SECRET_FILE_BYTES], path.rpartition("/")[2]))
+
     def _iter_old_places(self, change: FileChange) -> Iterator[str]:
         place, before = unescape_ambiguous(change.path), change.before
         if before is None:
@@ -135,11 +141,13 @@ class SecretFiles:
 
     def _learn(self, places: Sequence[str]) -> None:
         with self._lock:
-            known = len(self._secrets)
-            for place in places:
-                self._secrets |= dict.fromkeys(self._secrets_in(place))
-            if len(self._secrets) != known:
-                self._redaction = Redaction(list(self._secrets)[-MAX_SECRETS:])
+            self._add([secret for place in places for secret in self._secrets_in(place)])
+
+    def _add(self, secrets: Iterable[Secret]) -> None:
+        known = len(self._secrets)
+        self._secrets |= dict.fromkeys(secrets)
+        if len(self._secrets) != known:
+            self._redaction = Redaction(list(self._secrets)[-MAX_SECRETS:])
 
     def _secrets_in(self, place: str) -> Iterator[Secret]:
         path = escape_ambiguous(place)

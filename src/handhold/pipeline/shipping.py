@@ -31,6 +31,14 @@ class ShippingPolicy:
             log_swallowed()
             return False  # the hidden files cannot be found now, so nobody can tell
 
+    def learn(self, path: str, data: bytes) -> None:
+        """Take note of the secrets in an earlier content of a hidden file."""
+        with self._lock:
+            policies = [*self._policies]
+        for policy in policies:
+            if not make_visibility_check(policy.policy)(path):
+                policy.secret_files.learn_content(path, data)
+
 
 def _allows(policy: WorkspacePolicy, path: str, data: bytes) -> bool:
     if path and not make_visibility_check(policy.policy)(path):

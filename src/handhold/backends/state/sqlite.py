@@ -246,6 +246,12 @@ class SqliteStore(SqliteApprovalStore):
         with self._database.read_transaction() as connection:
             return uplink_state.read_status(connection)
 
+    def give_up_hub(self) -> HubStatus | None:
+        with self._database.write_transaction() as connection:
+            status = uplink_state.read_status(connection)
+            uplink_state.detach(connection)
+        return status
+
     def open_uplink(self, on_commit: Callable[[], None]) -> UplinkState:
         """For an uplink, which is told of each commit of this process."""
         self._database.on_commit = on_commit

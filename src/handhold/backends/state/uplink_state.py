@@ -6,7 +6,7 @@ What is not acknowledged keeps its contents and slots: `contents` and `slot_ledg
 import heapq
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import islice
@@ -19,8 +19,10 @@ from handhold.backends.state.rows import RECORD_TABLES, read_record
 from handhold.core.errors import HubBacklogFull, StateDamaged
 from handhold.core.plans import ContentRef, FileChange, InlineContent, StagedContent
 from handhold.core.ports.hub_link import HubStatus
+from handhold.core.shipped_records import is_hash
 
 START_HASH = bytes(32)
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # larger ones are not shipped
 SCHEMA = (
     # One row once a hub was named.
     """CREATE TABLE uplink (
@@ -29,14 +31,19 @@ SCHEMA = (
         unsent_bytes INTEGER NOT NULL,                  -- of contents that later records name
         reached INTEGER NOT NULL, problem TEXT NOT NULL, diverged_at INTEGER NOT NULL
     )""",
-    # Contents that were in a hidden file when they were recorded: never shipped, under any name.
+    # Contents of hidden files, or with a secret of one, when they were recorded: never shipped, under any name.
     "CREATE TABLE withheld (hash BLOB PRIMARY KEY) WITHOUT ROWID",
 )
 # Only where a hub is used: nobody else looks for records by their numbers.
 RECORD_INDEXES = tuple(f"CREATE INDEX IF NOT EXISTS {table}_record ON {table} (record)" for table in RECORD_TABLES)
-SUM_CONTENTS = """
-    SELECT coalesce(sum(iif(before_kind IN ('file', 'shelved'), before_size, 0)
-                        + iif(after_kind IN ('file', 'shelved'), after_size, 0)), 0)
+# As `select_shippable` selects them.
+SUM_CONTENTS = f"""
+    SELECT coalesce(sum(
+        iif(before_kind IN ('file', 'shelved') AND before NOT NULL AND before_size <= {MAX_CONTENT_BYTES},
+            before_size, 0)
+        + iif(after_kind IN ('file', 'shelved') AND after NOT NULL AND after_size <= {MAX_CONTENT_BYTES},
+            after_size, 0)
+    ), 0)
     FROM intents JOIN changes USING (seq) WHERE record > ? AND record <= ?
 """
 
@@ -56,8 +63,8 @@ class UplinkState:
         self._database = database
         self.sync = sync  # makes everything durable that was committed
 
-    def attach(self, hub: str) -> None:
-        """Name the hub. Another one than before starts from the first record."""
+    def attach(self, hub: str) -> int:
+        """Name the hub, and return the last record. Another hub than before starts from the first record."""
         with self._database.write_transaction() as connection:
             for statement in RECORD_INDEXES:
                 connection.execute(statement)
@@ -66,15 +73,19 @@ class UplinkState:
                 connection.execute("DELETE FROM uplink")
                 connection.execute("INSERT INTO uplink VALUES (?, 0, ?, 0, 0, '', 0)", (hub, START_HASH))
                 self._count_unsent(connection)
+            return connection.execute("SELECT record FROM head").fetchone()[0]
 
     def read_status(self) -> HubStatus | None:
         with self._database.read_transaction() as connection:
             return read_status(connection)
 
-    def read_batch(self, max_records: int, max_bytes: int) -> list[UnsentRecord]:
-        """The next records after the acknowledged one. At least one, however large, unless there is none."""
+    def read_batch(self, max_records: int, max_bytes: int, after: int | None = None) -> list[UnsentRecord]:
+        """The next records after the acknowledged one, or after another; one, however large, if there is any."""
         with self._database.read_transaction() as connection:
-            last, previous = connection.execute("SELECT record, digest FROM uplink").fetchone()
+            if after is None:
+                last, previous = connection.execute("SELECT record, digest FROM uplink").fetchone()
+            else:
+                last, previous = after, _find_digest(connection, after) or b""
             found: list[UnsentRecord] = []
             size = 0
             for number, table, seq, digest in self._select_records(connection, last, max_records):
@@ -112,11 +123,8 @@ class UplinkState:
 
     def find_digest(self, number: int) -> bytes | None:
         """The hash of a record; None if there is none with this number."""
-        if not number:
-            return START_HASH
-        union = " UNION ALL ".join(f"SELECT digest FROM {table} WHERE record = ?1" for table in RECORD_TABLES)
-        row = self._database.fetch_row(union, (number,))
-        return row[0] if row else None
+        with self._database.read_transaction() as connection:
+            return _find_digest(connection, number)
 
     def move_to(self, number: int) -> None:
         """The hub's last record is this one of ours: forward after an acknowledgement, back after a restore there."""
@@ -144,6 +152,11 @@ class UplinkState:
         with self._database.write_transaction() as connection:
             connection.execute("UPDATE uplink SET problem = '', reached = ?", (_now(),))
 
+    def withhold(self, hashes: Collection[str]) -> None:
+        if hashes:
+            with self._database.write_transaction() as connection:
+                withhold(connection, hashes)
+
     def select_withheld(self, hashes: Collection[str]) -> set[str]:
         sql = "SELECT 1 FROM withheld WHERE hash = ?"
         with self._database.read_transaction() as connection:
@@ -158,6 +171,14 @@ class UplinkState:
         self._database.close()
 
 
+def _find_digest(connection: sqlite3.Connection, number: int) -> bytes | None:
+    if not number:
+        return START_HASH
+    union = " UNION ALL ".join(f"SELECT digest FROM {table} WHERE record = ?1" for table in RECORD_TABLES)
+    row = connection.execute(union, (number,)).fetchone()
+    return row[0] if row else None
+
+
 def read_status(connection: sqlite3.Connection) -> HubStatus | None:
     """None if no hub was ever named."""
     row = connection.execute(
@@ -169,18 +190,37 @@ def read_status(connection: sqlite3.Connection) -> HubStatus | None:
     return HubStatus(hub, head, acknowledged, unsent, reached / MICROSECONDS_PER_SECOND, problem, diverged_at)
 
 
+def select_shippable(files: Iterable[FileChange]) -> Iterator[tuple[InlineContent | ContentRef | StagedContent, str]]:
+    """Files that have a hash and are not too large, with their paths. Folders, links and trees are not shipped."""
+    for change in files:
+        for each in (change.before, change.after):
+            match each:
+                case InlineContent() | ContentRef() | StagedContent(kind="file") if (
+                    each.size <= MAX_CONTENT_BYTES and is_hash(each.hash)
+                ):
+                    yield each, change.path
+                case _:
+                    pass
+
+
 def add_unsent(connection: sqlite3.Connection, files: Sequence[FileChange], kept: BoundedContents) -> None:
     """Count the contents of a new intent, if a hub was named.
 
-    What it lacks may take half of the space for undo. HubBacklogFull if it would be more.
+    What it lacks may take half of the space for undo, and one change more. HubBacklogFull if that is reached already.
     """
-    contents = (content for change in files for content in (change.before, change.after))
-    size = sum(each.size for each in contents if isinstance(each, InlineContent | ContentRef | StagedContent))
-    if not connection.execute("UPDATE uplink SET unsent_bytes = unsent_bytes + ?", (size,)).rowcount:
+    status = read_status(connection)
+    if status is None:
         return
-    status, limit = read_status(connection), kept.read_bound(kept.sum_held(connection)) // 2
-    if status and status.unsent_bytes > limit:
+    limit = kept.read_bound(kept.sum_held(connection)) // 2
+    if status.unsent_bytes > limit:
         raise HubBacklogFull(status.hub, status.describe(), status.unsent_bytes, limit)
+    size = sum(each.size for each, _ in select_shippable(files))
+    connection.execute("UPDATE uplink SET unsent_bytes = unsent_bytes + ?", (size,))
+
+
+def detach(connection: sqlite3.Connection) -> None:
+    """Give up the hub: nothing is kept for it any more."""
+    connection.execute("DELETE FROM uplink")
 
 
 def withhold(connection: sqlite3.Connection, hashes: Collection[str]) -> None:

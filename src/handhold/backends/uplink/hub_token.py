@@ -30,9 +30,8 @@ class HubToken:
                 raise SettingsBroken(self._file, "the hub's token must not be in the workspace: tools could read it")
 
     def read(self) -> str:
-        if not self._file:
-            return self._token.strip()
-        data = read_regular_file(self._file, follow_links=True)
-        if data is None or not data.strip().isascii():
-            raise SettingsBroken(self._file, "there is no token in it")
-        return data.decode("ascii").strip()
+        data = read_regular_file(self._file, follow_links=True) if self._file else self._token.encode()
+        words = (data or b"").split()
+        if len(words) != 1 or not words[0].isascii():
+            raise SettingsBroken(self._file or TOKEN_VARIABLE, "there is no token in it, or more than that")
+        return words[0].decode("ascii")
