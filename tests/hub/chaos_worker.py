@@ -23,6 +23,16 @@ CALLS_A_SECOND = 4.0  # of each sandbox
 CONTENT_SHARE = 0.2  # of the calls write a content that nobody has
 
 
+class NoSecrets:
+    """Everything may be shipped."""
+
+    def may_ship(self, path: str, data: bytes) -> bool:
+        return True
+
+    def learn(self, path: str, data: bytes) -> None:
+        pass
+
+
 class Sandbox:
     def __init__(self, folder: Path, url: str, token: str) -> None:
         os.environ["HANDHOLD_HUB_TOKEN"] = token
@@ -36,7 +46,7 @@ class Sandbox:
             HubClient(url, HubToken(), timeout=10),
             str(folder / "uplink"),
             lambda content, _: self.store.get(content.hash),
-            lambda *_: True,
+            NoSecrets(),
         )
         self.uplink.start()
 
