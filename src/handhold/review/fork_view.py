@@ -4,8 +4,8 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
+from handhold.backends.forks.fork_changes import ForkContents
 from handhold.core.errors import MergeConflict, ToolError
 from handhold.core.text.diff import compute_hunks
 from handhold.forks import Fork
@@ -41,7 +41,8 @@ class ForkView:
     name: str
     age: str
     is_running: bool
-    files: tuple[ForkFile, ...]
+    files: tuple[ForkFile, ...]  # as far as the diff shows them
+    file_count: int  # of all
     problem: str
     digest: str
     last_run: "LastRunView | None"
@@ -88,13 +89,14 @@ def count_forks(workspace: ReviewedWorkspace) -> int:
 
 def build_fork(fork: Fork) -> ForkView:
     try:
-        diff, problem = fork.diff(), ""
+        found, problem = fork.inspect(), ""
     except ToolError as error:
-        diff, problem = "", str(error)
-    files = tuple(split_files(diff))
+        found, problem = ForkContents("", (), ""), str(error)
+    files = tuple(split_files(found.diff))
     age = format_duration(max(0.0, time.time() - fork.created))
-    digest = sha256(diff.encode("utf-8", "surrogatepass")).hexdigest()
-    return ForkView(fork.name, age, fork.is_running, files, problem, digest, view_last_run(fork))
+    return ForkView(
+        fork.name, age, fork.is_running, files, len(found.paths), problem, found.digest, view_last_run(fork)
+    )
 
 
 def view_last_run(fork: Fork) -> LastRunView | None:

@@ -20,6 +20,14 @@ class ForkChange(NamedTuple):
     new_mode: int | None
 
 
+class ForkContents(NamedTuple):
+    """All that a fork changed."""
+
+    diff: str  # bounded
+    paths: tuple[str, ...]  # of all files that may be read
+    digest: str  # of everything in the fork, shown or not
+
+
 def list_changes(
     paths: Collection[str],
     items: Sequence[LayerItem],
