@@ -42,10 +42,15 @@ class ForkView:
     age: str
     is_running: bool
     files: tuple[ForkFile, ...]  # as far as the diff shows them
+    omissions: tuple[str, ...]  # what it says that it leaves out
     file_count: int  # of all
     problem: str
     digest: str
     last_run: "LastRunView | None"
+
+    @property
+    def is_cut(self) -> bool:
+        return bool(self.omissions) or any(file.diff.is_cut for file in self.files)
 
     @property
     def added(self) -> int:
@@ -92,10 +97,19 @@ def build_fork(fork: Fork) -> ForkView:
         found, problem = fork.inspect(), ""
     except ToolError as error:
         found, problem = ForkContents("", (), ""), str(error)
-    files = tuple(split_files(found.diff))
+    parts, omissions = split_by_file(found.diff)
+    files = tuple(view_file(name, text) for name, text in parts)
     age = format_duration(max(0.0, time.time() - fork.created))
     return ForkView(
-        fork.name, age, fork.is_running, files, len(found.paths), problem, found.digest, view_last_run(fork)
+        name=fork.name,
+        age=age,
+        is_running=fork.is_running,
+        files=files,
+        omissions=tuple(omissions),
+        file_count=len(found.paths),
+        problem=problem,
+        digest=found.digest,
+        last_run=view_last_run(fork),
     )
 
 
@@ -108,12 +122,9 @@ def view_last_run(fork: Fork) -> LastRunView | None:
     return LastRunView(shlex.join(run.command), run.status == 0, outcome, age, format_duration(run.seconds))
 
 
-def split_files(diff: str) -> list[ForkFile]:
-    found: list[ForkFile] = []
-    for name, text in split_by_file(diff):
-        hunks, notes = parse_unified(text)
-        found.append(ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text))
-    return found
+def view_file(name: str, text: str) -> ForkFile:
+    hunks, notes = parse_unified(text)
+    return ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text)
 
 
 def compare_forks(one: ForkView, other: ForkView) -> list[ComparedFile]:

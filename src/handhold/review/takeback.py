@@ -61,6 +61,7 @@ class TakeBackView:
     conflicts: tuple[ConflictView, ...]
     summary: str  # what a turn or a session would take back
     sections: tuple[tuple[str, DiffView], ...]  # its diff, by file
+    omissions: tuple[str, ...]  # what the diff says that it leaves out
     problem: str  # why it is not possible at all
     digest: str
     earlier: tuple[RedoView, ...]
@@ -92,7 +93,7 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
     can_choose = scope == "call" and all(file.change.can_restore for file in restored)
     if conflicts and not can_choose and not problem:
         restored = []
-    sections = tuple(_split_diff(reply.ui_extra)) if reply.ok else ()
+    parts, omissions = split_by_file(reply.ui_extra if reply.ok else "")
     return TakeBackView(
         entry=entry,
         scope=scope,
@@ -100,7 +101,8 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
         restored=tuple(restored),
         conflicts=tuple(conflicts),
         summary=reply.text if reply.ok else "",
-        sections=sections,
+        sections=tuple((name, _view_section(name, text)) for name, text in parts),
+        omissions=tuple(omissions),
         problem=problem,
         digest=compute_digest(reply, restored),
         earlier=tuple(_list_undone(workspace, entry.call.session)),
@@ -199,12 +201,9 @@ def _show_versions(
     )
 
 
-def _split_diff(diff: str) -> list[tuple[str, DiffView]]:
-    found: list[tuple[str, DiffView]] = []
-    for name, text in split_by_file(diff):
-        hunks, notes = parse_unified(text)
-        found.append((name, build_view(name, hunks, limit=MAX_LINES, notes=notes)))
-    return found
+def _view_section(name: str, text: str) -> DiffView:
+    hunks, notes = parse_unified(text)
+    return build_view(name, hunks, limit=MAX_LINES, notes=notes)
 
 
 def _list_undone(workspace: ReviewedWorkspace, session: str) -> list[RedoView]:
