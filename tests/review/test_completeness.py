@@ -1,6 +1,7 @@
 """What the pages show of a change is all of it, or they say what they leave out."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from typing import Literal
 
@@ -10,7 +11,7 @@ from handhold.core.ports.approvals import PendingApproval
 from handhold.review.diff_view import build_view, parse_unified, split_by_file
 from handhold.review.questions import EffectView, QuestionView, build_question
 from handhold.toolbox import Toolbox
-from tests.review.hosting import Reviewed
+from tests.review.hosting import Reviewed, until
 from tests.server.hosting import Shop
 
 pytestmark = pytest.mark.timeout(60)
@@ -157,6 +158,61 @@ def test_a_deleted_folder_is_counted_in_files(reviewed: Reviewed):
     assert question.title == "Would delete 3 files in your workspace"
     assert {each.path for each in question.effects} == {"keep", "keep/a.txt", "keep/b.txt", "keep/c.txt"}
     assert question.removed == 3
+
+
+@pytest.fixture
+def many(reviewed: Reviewed) -> int:
+    """A call that changed 150 files."""
+    (reviewed.root / "d").mkdir()
+    for n in range(150):
+        (reviewed.root / f"d/{n:03}").write_text("a\n")
+    with open_box(reviewed.shop) as box:
+        box.call("bash", {"command": "for f in d/*; do echo b > $f; done"})
+        return box.log(last=1)[0].seq
+
+
+def read_form(page: str) -> dict[str, str]:
+    return dict(re.findall(r'name="(csrf|shown|scope)" value="([^"]*)"', page))
+
+
+def test_a_call_with_many_files_is_counted_whole(reviewed: Reviewed, many: int):
+    page = read_text(reviewed.enter_plainly().get(f"/call/{many}").text)
+    assert "Changed 150 files" in page
+    assert "Effects, 150 files" in page
+    assert "110 more changes not shown here" in page
+
+
+def test_the_files_of_a_call_with_many_are_taken_back_together_and_the_page_says_so(reviewed: Reviewed, many: int):
+    client = reviewed.enter_plainly()
+    page = client.get(f"/call/{many}/undo").text
+    for each in ("150 files can be restored", "50 more files are not listed here", "Take back all 150 files"):
+        assert each in read_text(page)
+    assert page.count("data-fixed") == page.count('name="file"') == 100
+    done = client.post(f"/call/{many}/undo", {**read_form(page), "file": "3"})
+    assert done.status == 200
+    assert {file.read_text() for file in (reviewed.root / "d").iterdir()} == {"a\n"}
+
+
+def test_a_conflict_in_a_file_that_is_not_listed_is_explained(reviewed: Reviewed, many: int):
+    (reviewed.root / "d/149").write_text("c\n")
+    client = reviewed.enter_plainly()
+    page = client.get(f"/call/{many}/undo").text
+    assert "d/149" in read_text(page)
+    assert "A later change is in the way" in page
+    assert 'id="commit"' not in page
+    assert client.post(f"/call/{many}/undo", {**read_form(page), "file": "3"}).status == 400
+    assert (reviewed.root / "d/003").read_text() == "b\n"
+
+
+def test_the_lines_of_a_call_are_counted_once_it_has_ended(reviewed: Reviewed):
+    client = reviewed.enter_plainly()
+    with open_box(reviewed.shop) as box, ThreadPoolExecutor(1) as pool:
+        reply = pool.submit(box.call, "bash", {"command": "sleep 3; echo x > new.txt"})
+        until(reviewed.workspace.records.list_running, "the command did not start")
+        assert 'class="plus"' not in client.get("/timeline?session=s").text
+        assert not reply.done(), "it was not listed while it ran"
+        reply.result(20)
+    assert '<span class="plus">+1</span>' in client.get("/timeline?session=s").text
 
 
 @pytest.mark.parametrize(("before", "after"), [("a\r\nb\r\n", "a\nb\n"), ("a\nb\n", "a\r\nb\r\n")])

@@ -66,6 +66,11 @@ class TakeBackView:
     digest: str
     earlier: tuple[RedoView, ...]
     can_choose: bool  # single files of the call
+    left_out: int  # files of the call that are not in the list, and restored with the others
+
+    @property
+    def restored_count(self) -> int:
+        return len(self.restored) + self.left_out
 
     @property
     def can_commit(self) -> bool:
@@ -79,6 +84,7 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
     conflicts: list[ConflictView] = []
     problem = ""
     changes = workspace.history.list_changes(entry, limit=MAX_FILES) if scope == "call" else []
+    left_out = workspace.history.count_changes(entry) - len(changes) if len(changes) >= MAX_FILES else 0
     blocked = _list_conflicts(reply)
     for change in changes:
         file = view_file(workspace, entry, change, limit=MAX_LINES)
@@ -86,13 +92,14 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
             conflicts.append(_explain(workspace, entry, change.change.path, file))
         else:
             restored.append(file)
-    if scope != "call":
-        conflicts = [_explain(workspace, entry, path, None) for path in blocked[:MAX_CONFLICTS]]
+    listed = {change.change.path for change in changes}
+    others = [path for path in blocked if path not in listed]
+    conflicts += [_explain(workspace, entry, path, None) for path in others[:MAX_CONFLICTS]]
     if not reply.ok and not blocked:
         problem = reply.text
-    can_choose = scope == "call" and all(file.change.can_restore for file in restored)
+    can_choose = scope == "call" and not left_out and all(file.change.can_restore for file in restored)
     if conflicts and not can_choose and not problem:
-        restored = []
+        restored, left_out = [], 0
     parts, omissions = split_by_file(reply.ui_extra if reply.ok else "")
     return TakeBackView(
         entry=entry,
@@ -107,6 +114,7 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
         digest=compute_digest(reply, restored),
         earlier=tuple(_list_undone(workspace, entry.call.session)),
         can_choose=can_choose,
+        left_out=left_out,
     )
 
 
