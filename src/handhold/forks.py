@@ -32,7 +32,7 @@ from handhold.backends.state.state_folder import ensure_private_folder, find_sur
 from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ForkUnavailable, MergeConflict
 from handhold.core.facts import ExitStatus
-from handhold.core.plans import FileChange
+from handhold.core.plans import FileChange, hash_or_none
 from handhold.core.ports.shell import PathGuard
 from handhold.core.requests import Run
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -295,7 +295,8 @@ class Forks:
 
     def _inspect(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> ForkContents:
         changes: list[FileChange] = []
-        notes: dict[str, str] = {}
+        notes: list[str] = []
+        hashes: dict[str, str] = {}
         digest = folder.compute_digest()
         for n, real in enumerate(folder.info.roots):
             if real not in self._real_roots:
@@ -312,10 +313,13 @@ class Forks:
                         changes.append(FileChange(path, each.before, each.after, each.new_mode))
                     if each.old_mode is not None and each.new_mode not in (None, each.old_mode):
                         shown = shorten_path(path, self._files.roots)
-                        notes[path] = f"[{shown}: mode {each.old_mode:o} -> {each.new_mode:o}]\n"
+                        notes.append(f"[{shown}: mode {each.old_mode:o} -> {each.new_mode:o}]\n")
+                        hashes[shown] = f"mode {each.new_mode:o}"
         visible = self._contents.list_visible(sorted(changes, key=lambda change: change.path))
-        diff = self._contents.diff(visible) + "".join(notes.values())
-        return ForkContents(diff, tuple(sorted({*notes, *(change.path for change in visible)})), digest)
+        for change in visible:
+            shown = shorten_path(change.path, self._files.roots)
+            hashes[shown] = f"{hash_or_none(change.after)} {hashes.get(shown, change.mode)}"
+        return ForkContents(self._contents.diff(visible) + "".join(notes), hashes, digest)
 
     @property
     def _real_roots(self) -> set[str]:

@@ -101,6 +101,27 @@ def test_a_fork_whose_diff_is_cut_says_so(reviewed: Reviewed):
     assert "Merge 2 files" in page
 
 
+def test_forks_that_differ_where_their_diffs_do_not_are_not_called_the_same(reviewed: Reviewed):
+    with open_box(reviewed.shop) as box:
+        for name in ("one", "two"):
+            script = f"{{ yes line | head -60000; echo {name}; }} > b.py; echo x > c.txt"
+            box.fork(name).run(["sh", "-c", script])
+    page = reviewed.enter_plainly().get("/forks?fork=one&fork=two").text
+    assert "same change" not in page
+    for name in ("one", "two"):
+        assert f"{name}: [1 more files are not shown]" in read_text(page)
+    assert CUT_NOTE.search(read_text(page.partition("Files that differ")[2]))
+
+
+def test_binary_files_that_differ_in_two_forks_are_not_called_the_same(reviewed: Reviewed):
+    with open_box(reviewed.shop) as box:
+        for name in ("one", "two"):
+            box.fork(name).run(["python3", "-c", f"open('tool.bin', 'wb').write(b'\\0{name}')"])
+    page = reviewed.enter_plainly().get("/forks?fork=one&fork=two").text
+    assert "same change" not in page
+    assert "[tool.bin: nothing -> binary content]" in read_text(page.partition("Files that differ")[2])
+
+
 def test_taking_back_a_session_whose_diff_is_cut_says_so(reviewed: Reviewed):
     with open_box(reviewed.shop) as box:
         box.call("write_file", {"path": "c.txt", "content": "x\n"})

@@ -23,6 +23,7 @@ class ForkFile:
     path: str
     diff: DiffView
     text: str
+    hash: str  # of what the fork has, also where the text does not show it
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class ComparedFile:
     @property
     def relation(self) -> str:
         if self.one and self.other:
-            return "same" if self.one.text == self.other.text else "differ"
+            is_same = (self.one.text, self.one.hash) == (self.other.text, self.other.hash)
+            return "same" if is_same else "differ"
         return "one" if self.one else "other"
 
 
@@ -96,9 +98,9 @@ def build_fork(fork: Fork) -> ForkView:
     try:
         found, problem = fork.inspect(), ""
     except ToolError as error:
-        found, problem = ForkContents("", (), ""), str(error)
+        found, problem = ForkContents("", {}, ""), str(error)
     parts, omissions = split_by_file(found.diff)
-    files = tuple(view_file(name, text) for name, text in parts)
+    files = tuple(view_file(name, text, found.hashes.get(name, "")) for name, text in parts)
     age = format_duration(max(0.0, time.time() - fork.created))
     return ForkView(
         name=fork.name,
@@ -106,7 +108,7 @@ def build_fork(fork: Fork) -> ForkView:
         is_running=fork.is_running,
         files=files,
         omissions=tuple(omissions),
-        file_count=len(found.paths),
+        file_count=len(found.hashes),
         problem=problem,
         digest=found.digest,
         last_run=view_last_run(fork),
@@ -122,9 +124,9 @@ def view_last_run(fork: Fork) -> LastRunView | None:
     return LastRunView(shlex.join(run.command), run.status == 0, outcome, age, format_duration(run.seconds))
 
 
-def view_file(name: str, text: str) -> ForkFile:
+def view_file(name: str, text: str, hash: str) -> ForkFile:
     hunks, notes = parse_unified(text)
-    return ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text)
+    return ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text, hash)
 
 
 def compare_forks(one: ForkView, other: ForkView) -> list[ComparedFile]:
@@ -140,7 +142,9 @@ def diff_versions(file: ComparedFile, *, start: int = 0, limit: int) -> DiffView
     assert file.one
     assert file.other
     texts = (_added_text(file.one.text), _added_text(file.other.text))
-    return build_view(file.path, list(compute_hunks(*texts)), start=start, limit=limit)
+    # Where the texts do not show the difference, such as in a binary file.
+    notes = sorted({*file.one.diff.notes, *file.other.diff.notes})
+    return build_view(file.path, list(compute_hunks(*texts)), start=start, limit=limit, notes=notes)
 
 
 def _added_text(diff: str) -> str:
