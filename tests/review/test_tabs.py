@@ -101,6 +101,7 @@ def test_a_tab_in_the_background_makes_no_notification_while_another_is_in_front
     for tab in (front, hidden):
         expect(tab.locator("#nav-count")).to_contain_text("1")
         assert tab.evaluate("window.made") == []
+        expect(tab.locator("#announce")).to_have_text("A question waits for you.")
     front.close()
     ask(reviewed.store, 2)
     until(lambda: hidden.evaluate("window.made"), "no notification was made")

@@ -26,6 +26,7 @@
   const readTold = () => JSON.parse(localStorage.getItem(toldKey) ?? "[]");
   const markTold = (ids) => localStorage.setItem(toldKey, JSON.stringify(ids));
   markTold([...new Set([...readTold(), ...$$("[data-question]").map((each) => each.dataset.question)])]);
+  let seen = readTold(); // in this tab
   const frontKey = `handhold-front${base}`; // when a tab that is in front last heard of the server
   const isFront = () => Date.now() - Number(localStorage.getItem(frontKey)) < 15000;
   const noteFront = () => {
@@ -84,7 +85,11 @@
   const lead = (options = {}) => {
     if (!canShare) { connect(); return; }
     const hold = () => { connect(); return new Promise(() => {}); };
-    navigator.locks.request(`handhold${base}`, options, hold).catch(() => { source?.close(); source = null; lead(); });
+    navigator.locks.request(`handhold${base}`, options, hold).catch((error) => {
+      source?.close();
+      source = null;
+      if (error.name === "AbortError") lead(); else connect(); // another tab took over, or there can be no lock
+    });
   };
   const retry = () => { if (source) connect(); else lead({ steal: true }); };
   const join = () => { lead(); send("join"); };
@@ -116,13 +121,15 @@
     return holder.content.firstElementChild;
   };
   const updateQuestions = async (ids) => {
-    const told = readTold(), fresh = ids.filter((id) => !told.includes(id));
+    const told = readTold(), isUntold = ids.some((id) => !told.includes(id));
+    const fresh = ids.filter((id) => !seen.includes(id)).length;
     const count = $("#nav-count");
     count.firstChild.data = String(ids.length);
     count.classList.toggle("wait", ids.length > 0);
     document.title = (ids.length ? `(${ids.length}) ` : "") + title;
+    seen = ids;
     markTold(ids);
-    if (fresh.length) announce(fresh.length);
+    if (fresh) announce(fresh, isUntold);
     if (!list) return;
     for (const article of $$("[data-question]", list)) {
       if (ids.includes(article.dataset.question) || article.querySelector(".htmx-request")) continue;
@@ -141,9 +148,9 @@
     const cells = toElement(await fetchPart("/now/cells"));
     if (cells) $("#cells").replaceWith(cells);
   };
-  const announce = (many) => {
+  const announce = (many, isUntold) => {
     $("#announce").textContent = many === 1 ? "A question waits for you." : `${many} questions wait for you.`;
-    if (window.Notification?.permission === "granted" && document.hidden && !isFront())
+    if (isUntold && window.Notification?.permission === "granted" && document.hidden && !isFront())
       new Notification("Handhold", { body: $("#announce").textContent, tag: "handhold-question" });
   };
   const notify = $("#notify");
