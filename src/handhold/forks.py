@@ -17,7 +17,7 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.copies import measure_tree
-from handhold.backends.forks.fork_changes import list_changes
+from handhold.backends.forks.fork_changes import ForkContents, list_changes
 from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
 from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
@@ -32,7 +32,7 @@ from handhold.backends.state.state_folder import ensure_private_folder, find_sur
 from handhold.core.change_diff import shorten_path
 from handhold.core.errors import ForkUnavailable, MergeConflict
 from handhold.core.facts import ExitStatus
-from handhold.core.plans import FileChange
+from handhold.core.plans import FileChange, hash_or_none
 from handhold.core.ports.shell import PathGuard
 from handhold.core.requests import Run
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -106,7 +106,11 @@ class Fork:
 
     def diff(self) -> str:
         """What the fork changed, as a diff."""
-        return self._forks.diff(self.folder)
+        return self.inspect().diff
+
+    def inspect(self) -> ForkContents:
+        """What the fork changed, and a digest to `merge` only that."""
+        return self._forks.inspect(self.folder)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -118,16 +122,20 @@ class Fork:
         """Where everything that belongs to it is kept."""
         return str(self.folder.folder)
 
-    def merge(self, *, take: Take | Side = "", include_ignored: bool = False) -> MergeReport:
+    def merge(
+        self, *, take: Take | Side = "", include_ignored: bool = False, expected_digest: str | None = None
+    ) -> MergeReport:
         """Merge into the workspace, as one change set that `undo` takes back.
 
         take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
         include_ignored: also merge files that git ignores.
+        expected_digest: that of `inspect`; ForkUnavailable if the fork changed since.
 
         Raises MergeConflict if both changed a path and no side was chosen; then nothing is written. Raises Denied or
         NotApproved if the policy does not allow a change.
         """
-        return self._forks.merge(self.folder, {"": take} if isinstance(take, str) else take, include_ignored)
+        taken: Take = {"": take} if isinstance(take, str) else take
+        return self._forks.merge(self.folder, taken, include_ignored, expected_digest)
 
     def drop(self) -> None:
         """Remove the fork and everything in it. Raises ForkUnavailable if a program runs in it."""
@@ -275,19 +283,21 @@ class Forks:
         for process in list(self._processes):
             process.close()
 
-    def diff(self, folder: ForkFolder) -> str:
-        """What git ignores is left out, if that is known."""
+    def inspect(self, folder: ForkFolder) -> ForkContents:
+        """What git ignores is left out of the diff, if that is known."""
         try:
             with folder.locked() as lock:
-                return self._diff(folder, folder.record_ancestors(), MountedFork(folder, self._state, lock).capture)
+                return self._inspect(folder, folder.record_ancestors(), MountedFork(folder, self._state, lock).capture)
         except ForkUnavailable:
             if not folder.is_running:
                 raise
-            return self._diff(folder, folder.record_ancestors(save=False), capture_in_base)
+            return self._inspect(folder, folder.record_ancestors(save=False), capture_in_base)
 
-    def _diff(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> str:
+    def _inspect(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> ForkContents:
         changes: list[FileChange] = []
         notes: list[str] = []
+        hashes: dict[str, str] = {}
+        digest = folder.compute_digest()
         for n, real in enumerate(folder.info.roots):
             if real not in self._real_roots:
                 continue
@@ -304,7 +314,12 @@ class Forks:
                     if each.old_mode is not None and each.new_mode not in (None, each.old_mode):
                         shown = shorten_path(path, self._files.roots)
                         notes.append(f"[{shown}: mode {each.old_mode:o} -> {each.new_mode:o}]\n")
-        return self._contents.diff(sorted(changes, key=lambda change: change.path)) + "".join(notes)
+                        hashes[shown] = f"mode {each.new_mode:o}"
+        visible = self._contents.list_visible(sorted(changes, key=lambda change: change.path))
+        for change in visible:
+            shown = shorten_path(change.path, self._files.roots)
+            hashes[shown] = f"{hash_or_none(change.after)} {hashes.get(shown, change.mode)}"
+        return ForkContents(self._contents.diff(visible) + "".join(notes), hashes, digest)
 
     @property
     def _real_roots(self) -> set[str]:
@@ -312,10 +327,18 @@ class Forks:
 
     # --- merging
 
-    def merge(self, folder: ForkFolder, take: Take, include_ignored: bool) -> MergeReport:  # noqa: FBT001
+    def merge(
+        self,
+        folder: ForkFolder,
+        take: Take,
+        include_ignored: bool,  # noqa: FBT001
+        expected_digest: str | None,
+    ) -> MergeReport:
         report = MergeReport(folder.name)
         with folder.locked() as lock, ExitStack() as opened:
             known = folder.record_ancestors()
+            if expected_digest not in (None, folder.compute_digest()):
+                raise ForkUnavailable(folder.name, "it changed since it was shown")
             mounted = MountedFork(folder, self._state, lock)
             roots = [root for root in self._writable_roots if root.real in folder.info.roots]
             if missing := {*folder.info.roots} & {*self._real_roots} ^ self._real_roots:

@@ -6,10 +6,13 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import BrowserContext
 
+from handhold.backends.forks.fork_folder import ForkStore
+from handhold.core.errors import ForkUnavailable, SystemFailure
 from handhold.core.ports.approvals import Effect, PendingApproval
 from handhold.review.access import COOKIE_NAME, COOKIE_SECONDS, LINK_SECONDS, AccessKeys
 from handhold.review.questions import compute_digest
@@ -232,6 +235,60 @@ def test_where_commands_can_reach_the_page_guessing_the_token_is_limited(reviewe
     assert client.post(path(pending), right).status == 403, "after five wrong ones, it has to wait"
     assert is_pending(reviewed, pending)
     assert client.post(path(pending), {**fields, "answer": "no"}).status == 303, "refusing needs no token"
+
+
+def test_a_digest_that_is_no_ascii_is_another_one(reviewed: Reviewed):
+    client, pending = reviewed.enter_plainly(), ask(reviewed)
+    fields = form(client, pending) | {"shown": "ü" * 64}
+    assert client.post(path(pending), fields).status == 409
+    with Toolbox.open(reviewed.root, state=reviewed.shop.state, session="s", settings=False) as box:
+        box.call("write_file", {"path": "new.txt", "content": "hello\n"})
+        seq = box.log(last=1)[0].seq
+        box.fork("one").run(["touch", "new2.txt"])
+    assert client.post(f"/call/{seq}/undo", {**fields, "file": "0"}).status == 409
+    assert client.post("/forks/one/merge", fields).status == 409
+    assert is_pending(reviewed, pending)
+
+
+def test_where_nobody_can_tell_whether_commands_reach_the_page_it_asks_for_the_token(
+    reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(_: object) -> Iterator[object]:
+        raise SystemFailure("forks", "cannot be listed")
+
+    client, pending = reviewed.enter_plainly(), ask(reviewed)
+    monkeypatch.setattr(ForkStore, "__iter__", fail)
+    fields = form(client, pending)
+    assert client.post(path(pending), fields).status == 403
+    assert client.post(path(pending), {**fields, "token": reviewed.server.keys.approval_token}).status == 303
+
+
+@pytest.mark.parametrize("changed", ["tool.bin", "n0599.txt", "committed"])
+def test_a_fork_counts_only_as_it_was_shown_even_where_its_diff_does_not_show_it(reviewed: Reviewed, changed: str):
+    client = reviewed.enter_plainly()
+    subprocess.run(["git", "init", "-q"], cwd=reviewed.root, check=True, timeout=30)
+    code = "open('tool.bin', 'wb').write(b'\\0good')\nfor i in range(600): open(f'n{i:04}.txt', 'w').write('x')"
+    edits = {
+        "tool.bin": ["python3", "-c", "open('tool.bin', 'wb').write(b'\\0evil')"],
+        "n0599.txt": ["sh", "-c", "printf y > n0599.txt"],
+        "committed": ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-mx"],
+    }
+    with Toolbox.open(reviewed.root, state=reviewed.shop.state, settings=False) as box:
+        fork = box.fork("one")
+        assert fork.run(["python3", "-c", code]) == 0
+        page = client.get("/forks/one").text
+        assert "601 files" in page
+        fields = dict(re.findall(r'name="(csrf|shown)" value="([^"]+)"', page))
+        assert fork.run(edits[changed]) == 0
+        refused = client.post("/forks/one/merge", fields)
+        assert refused.status == 409
+        assert "The fork changed while you looked at it" in refused.text
+        assert not (reviewed.root / "tool.bin").exists()
+        with pytest.raises(ForkUnavailable):
+            box.forks.get("one").merge(expected_digest=fields["shown"])
+        again = dict(re.findall(r'name="(csrf|shown)" value="([^"]+)"', client.get("/forks/one").text))
+        assert client.post("/forks/one/merge", again).status == 200
+    assert (reviewed.root / "tool.bin").exists()
 
 
 def test_an_undo_counts_only_as_it_was_shown(reviewed: Reviewed):

@@ -54,27 +54,30 @@ def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Seque
     return "".join(text for _, text in _iter_bounded(files, source, roots))
 
 
+def is_omission(line: str) -> bool:
+    """Whether a line of a diff says that something was left out."""
+    return line.startswith("[") and line.endswith(" not shown]")
+
+
 def _iter_bounded(
     files: Sequence[FileChange], source: ContentSource, roots: Sequence[str]
 ) -> Iterator[tuple[FileChange | None, str]]:
-    """The diff in pieces, each with its change; without one, it says what was left out."""
+    """The diff in pieces, each with its change or its entry of a folder; without one, it says what was left out."""
     room = MAX_DIFF_CHARS
     shown = [change for change in files if not change.is_directory]
     is_first = True
     for n, change in enumerate(shown):
-        for piece in _format_change(change, source, roots):
+        for part, piece in _format_change(change, source, roots):
             room -= len(piece)
             if (room < 0 and not is_first) or n >= MAX_DIFF_FILES:
                 yield None, f"[{len(shown) - n} more files are not shown]\n"
                 return
             over = len(piece) - MAX_DIFF_CHARS
             more = (
-                f"\n[{over:,} more characters of {shorten_path(change.path, roots)} are not shown]\n"
-                if over > 0
-                else ""
+                f"\n[{over:,} more characters of {shorten_path(part.path, roots)} are not shown]\n" if over > 0 else ""
             )
             is_first = False
-            yield change, piece[:MAX_DIFF_CHARS] + more
+            yield part, piece[:MAX_DIFF_CHARS] + more
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,9 @@ class ApprovalDiff:
 
     text: str
     uncut: int
-    lines_by_change: tuple[tuple[FileChange, int], ...]  # how many lines each change has, in their order
+    # How many lines each change has, in their order, and each entry of a folder that comes or goes as a whole. At the
+    # end, without a number, those that are not in the text.
+    lines_by_change: tuple[tuple[FileChange, int | None], ...]
 
 
 def format_approval_diff(
@@ -95,7 +100,7 @@ def format_approval_diff(
     None if the changes at `places` alone are too long to show.
     """
     whole: list[str] = []
-    counted: list[tuple[FileChange, int]] = []
+    counted: list[tuple[FileChange, int | None]] = []
     others: list[FileChange] = []
     above = {folder for place in places for folder in _walk_up(place)}
     room = MAX_APPROVAL_DIFF_CHARS
@@ -106,20 +111,20 @@ def format_approval_diff(
             others.append(change)
             inside = _expand_trees(change, source, None) if change.path in above else ()
             pieces = (
-                _format_tree_entry(one, source, roots, name_folders=True)
+                (one, _format_tree_entry(one, source, roots, name_folders=True))
                 for one in inside
                 if _is_at_or_below(one.path, places)
             )
-        known = len(whole)
-        for piece in pieces:
+        for part, piece in pieces:
             whole.append(piece)
             room -= len(piece)
             if room < 0:
                 return None
-        if len(whole) > known:
-            counted.append((change, "".join(whole[known:]).count("\n")))
+            counted.append((part, piece.count("\n")))
     first, rest = "".join(whole), list(_iter_bounded(others, source, roots))
-    counted += [(change, text.count("\n")) for change, text in rest if change]
+    counted += [(part, text.count("\n")) for part, text in rest if part]
+    known = {part.path for part, _ in counted}
+    counted += [(part, None) for change in files for part in _list_parts(change, source) if part.path not in known]
     return ApprovalDiff(first + "".join(text for _, text in rest), first.count("\n"), tuple(counted))
 
 
@@ -137,13 +142,23 @@ def _walk_up(path: str) -> Iterator[str]:
 
 def _format_change(
     change: FileChange, source: ContentSource, roots: Sequence[str], *, complete: bool = False
-) -> Iterator[str]:
+) -> Iterator[tuple[FileChange, str]]:
     """A change; for a folder that was added or removed, also each entry in it as a change of its own."""
-    yield _format_entry_diff(change, source, roots)
     entries = _expand_trees(change, source, None if complete else MAX_TREE_ENTRIES)
-    yield from (_format_tree_entry(one, source, roots, name_folders=complete) for one in entries)
-    if (more := sum(tree.entry_count - 1 for tree in _get_trees(change)) - len(entries)) > 0:
-        yield f"[{more:,} more entries of {shorten_path(change.path, roots)} are not shown]\n"
+    left = count_entries(change) - 1 - len(entries)
+    more = f"[{left:,} more entries of {shorten_path(change.path, roots)} are not shown]\n" if left > 0 else ""
+    yield change, _format_entry_diff(change, source, roots) + more
+    yield from ((one, _format_tree_entry(one, source, roots, name_folders=complete)) for one in entries)
+
+
+def _list_parts(change: FileChange, source: ContentSource) -> list[FileChange]:
+    """A change and, for a folder that was added or removed, each entry in it."""
+    return [] if change.is_directory else [change, *_expand_trees(change, source, None)]
+
+
+def count_entries(change: FileChange) -> int:
+    """How many paths a change creates or removes, changes or replaces."""
+    return 1 + sum(tree.entry_count - 1 for tree in _get_trees(change))
 
 
 def _format_entry_diff(change: FileChange, source: ContentSource, roots: Sequence[str]) -> str:

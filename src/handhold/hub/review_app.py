@@ -3,7 +3,6 @@
 The pages are those of `handhold review`. A token sees its tenant, or the one workspace that it is for.
 """
 
-import hmac
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -37,7 +36,7 @@ from handhold.hub.postgres_records import PostgresRecords
 from handhold.hub.shipped_changes import ShippedChanges
 from handhold.hub.shipped_contents import MAX_AT_ONCE, ShippedContents
 from handhold.logs import log_swallowed
-from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessMiddleware, read_cookie
+from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessMiddleware, has_value, read_cookie
 from handhold.review.pages import THEMES, PageRenderer, render_template
 from handhold.review.record_pages import RECORD_ROUTES, RecordPages
 from handhold.review.recorded_workspace import RecordedWorkspace
@@ -175,7 +174,7 @@ class HubReview:
     async def _leave(self, request: Request) -> Response:
         form = await request.form(max_files=0, max_fields=5)
         session: HubSession = request.state.session
-        if not hmac.compare_digest(str(form.get(CSRF_FIELD, "")).encode(), session.csrf.encode()):
+        if not has_value(form, CSRF_FIELD, session.csrf):
             raise HTTPException(403, "This form is not from this page.")
         await run_in_threadpool(self._sessions.end, read_cookie(request.headers))
         response = RedirectResponse(f"{BASE}/enter", 303)

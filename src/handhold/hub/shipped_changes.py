@@ -28,6 +28,9 @@ class ShippedChanges:
         found = [each for each in enumerate(self._read(entry.seq)) if not each[1].is_directory]
         return [self._describe(number, change) for number, change in found[:limit]]
 
+    def count_changes(self, entry: JournalEntry) -> int:
+        return sum(not change.is_directory for change in self._read(entry.seq))
+
     def find_change(self, entry: JournalEntry, number: int) -> RecordedChange | None:
         changes = self._read(entry.seq)
         return self._describe(number, changes[number]) if 0 <= number < len(changes) else None

@@ -13,7 +13,7 @@ from functools import partial
 from secrets import token_hex
 from time import monotonic, time
 
-from handhold.core.change_diff import ApprovalDiff
+from handhold.core.change_diff import ApprovalDiff, count_entries
 from handhold.core.errors import ApproverInvalid, NotApproved
 from handhold.core.facts import SandboxStatus
 from handhold.core.plans import (
@@ -201,7 +201,7 @@ class ApprovalService:
                 confined_by=sandbox.by if sandbox else "",
                 shares_loopback=sandbox is not None and not sandbox.has_own_loopback,
                 effects=describe_effects(diff.lines_by_change, self._contents, self._session.files.roots),
-                effect_count=sum(not change.is_directory for change in request.files),
+                effect_count=sum(count_entries(change) for change in request.files if not change.is_directory),
             )
         )
 

@@ -44,10 +44,13 @@ class ChangeContents:
     def declared_encoding(self, path: str) -> DeclaredEncoding | None:
         return self.session.files.declared_encoding(path)
 
+    def list_visible(self, files: Sequence[FileChange]) -> list[FileChange]:
+        """Those that may be read today."""
+        return [change for change in files if self.session.is_visible(change.path)]
+
     def diff(self, files: Sequence[FileChange]) -> str:
         """The diff of the files that may be read today."""
-        visible = [change for change in files if self.session.is_visible(change.path)]
-        return change_diff.format_diff(visible, VisibleContents(self), self.session.files.roots)
+        return change_diff.format_diff(self.list_visible(files), VisibleContents(self), self.session.files.roots)
 
     def diff_for_approval(
         self, files: Sequence[FileChange], places: Collection[str]

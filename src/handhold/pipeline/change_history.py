@@ -1,8 +1,9 @@
 """The changes of recorded calls, file by file: to look at them, and to restore single files."""
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from handhold.core.errors import (
@@ -52,13 +53,16 @@ class ChangeHistory:
 
     def list_changes(self, entry: JournalEntry, *, limit: int | None = None) -> list[RecordedChange]:
         """The visible changes of a call; folders that only had to exist are left out."""
-        found: list[RecordedChange] = []
+        return [self._describe(number, change) for number, change in islice(self._iter_changes(entry), limit)]
+
+    def count_changes(self, entry: JournalEntry) -> int:
+        """How many `list_changes` returns without a limit."""
+        return sum(1 for _ in self._iter_changes(entry))
+
+    def _iter_changes(self, entry: JournalEntry) -> Iterator[tuple[int, FileChange]]:
         for number, change in enumerate(self._session.journal.changes_of(entry.seq)):
-            if limit is not None and len(found) >= limit:
-                break
             if not change.is_directory and self._session.is_visible(change.path):
-                found.append(self._describe(number, change))
-        return found
+                yield number, change
 
     def find_change(self, entry: JournalEntry, number: int) -> RecordedChange | None:
         changes = self._session.journal.changes_of(entry.seq)

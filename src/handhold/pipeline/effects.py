@@ -26,20 +26,32 @@ class ContentReader(Protocol):
 
 
 def describe_effects(
-    lines_by_change: Sequence[tuple[FileChange, int]], contents: ContentReader, roots: Sequence[str]
+    lines_by_change: Sequence[tuple[FileChange, int | None]], contents: ContentReader, roots: Sequence[str]
 ) -> tuple[Effect, ...]:
-    """One effect for each run of lines of the same change."""
-    merged: list[tuple[FileChange, int]] = []
-    for change, lines in lines_by_change:
-        if merged and merged[-1][0] is change:
-            lines += merged.pop()[1]
-        merged.append((change, lines))
-    return tuple(describe_effect(change, contents, roots, diff_lines=lines) for change, lines in merged[:MAX_EFFECTS])
+    """The effects of a question. Of those that its diff does not show, the ones to look at come first."""
+    shown = [pair for pair in lines_by_change if pair[1] is not None]
+    others = [pair for pair in lines_by_change if pair[1] is None]
+    notable = [pair for pair in others if _is_notable(pair[0].after)][: MAX_EFFECTS // 2]
+    plain = [pair for pair in others if not _is_notable(pair[0].after)]
+    return tuple(
+        describe_effect(change, contents, roots, diff_lines=lines)
+        for change, lines in [*notable, *shown, *plain][:MAX_EFFECTS]
+    )
+
+
+def _is_notable(content: Content | None) -> bool:
+    """Whether it is a link, a special file, executable, or runs as its owner."""
+    return (
+        isinstance(content, StagedContent)
+        and content.kind != "tree"
+        and (content.kind != "file" or bool(content.mode & 0o6111))
+    )
 
 
 def describe_effect(
-    change: FileChange, contents: ContentReader, roots: Sequence[str], *, diff_lines: int = 0
+    change: FileChange, contents: ContentReader, roots: Sequence[str], *, diff_lines: int | None = 0
 ) -> Effect:
+    """`diff_lines` is None if the question's diff does not show it."""
     left = change.before if change.after is None else change.after
     target = _read_target(change.after, change.path, contents)
     return Effect(
@@ -52,7 +64,8 @@ def describe_effect(
         leads_out=bool(target) and leads_out(change.path, target, roots),
         size=left.size if left else 0,
         entry_count=left.entry_count if isinstance(left, StagedContent) else 1,
-        diff_lines=diff_lines,
+        diff_lines=diff_lines or 0,
+        is_shown=diff_lines is not None,
     )
 
 

@@ -15,7 +15,7 @@ from secrets import token_urlsafe
 from typing import Protocol
 
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import FormData, Headers, MutableHeaders
 from starlette.requests import cookie_parser
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -100,6 +100,11 @@ class AccessKeys:
             return True
         self._wrong_at.append(now)
         return False
+
+
+def has_value(form: FormData, name: str, expected: str) -> bool:
+    """Whether a field of a form has this value; takes the same time for every other value."""
+    return hmac.compare_digest(str(form.get(name, "")).encode(), expected.encode())
 
 
 def _hash(cookie: str) -> str:

@@ -1,6 +1,5 @@
 """The review page as an ASGI application."""
 
-import hmac
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -19,7 +18,7 @@ from handhold.core.errors import NoPendingApproval, StateDamaged, ToolError
 from handhold.core.ports.approvals import PendingApproval
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
-from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessKeys, AccessMiddleware, BrowserSession
+from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessKeys, AccessMiddleware, BrowserSession, has_value
 from handhold.review.events import EventHub
 from handhold.review.fork_pages import ForkPages
 from handhold.review.pages import ReviewRenderer
@@ -127,7 +126,7 @@ class ReviewApp:
         async def handle(request: Request) -> Response:
             form = await request.form(max_files=0, max_fields=300)
             session: BrowserSession = request.state.session
-            if not hmac.compare_digest(str(form.get(CSRF_FIELD, "")).encode(), session.csrf.encode()):
+            if not has_value(form, CSRF_FIELD, session.csrf):
                 raise HTTPException(403, "This form is not from this page.")
             return await run_in_threadpool(handler, request, form)
 
@@ -197,7 +196,7 @@ class ReviewApp:
             return self._show_answered(request, wanted, choice)
         if choice not in ANSWERS:
             raise HTTPException(400, "Unknown answer.")
-        if not hmac.compare_digest(str(form.get("shown", "")), compute_digest(found)):
+        if not has_value(form, "shown", compute_digest(found)):
             return self._ask_again(request, found, "changed", 409)
         view, consent = self._pages.view_question(found), ANSWERS[choice]
         is_offered = {"session": bool(found.allows), "like": bool(found.patterns)}.get(choice, True)

@@ -61,7 +61,7 @@ class FileHistory:
 class CallView:
     row: CallRow
     files: tuple[ChangedFileView, ...]
-    left_out: int
+    file_count: int  # of all
     output: Markup | None
     output_lines: int
     output_is_live: bool
@@ -85,7 +85,11 @@ class CallView:
             return entry.call.tool
         verbs = {file.change.effect.verb for file in self.files}
         verb = "Deleted" if verbs == {"deleted"} else "Created" if verbs == {"new"} else "Changed"
-        return f"{verb} {plural(max(len(self.files), entry.changed if self.left_out else 0), 'file')}"
+        return f"{verb} {plural(self.file_count, 'file')}"
+
+    @property
+    def left_out(self) -> int:
+        return self.file_count - len(self.files)
 
 
 def build_call(workspace: RecordedWorkspace, entry: JournalEntry) -> CallView:
@@ -99,7 +103,7 @@ def build_call(workspace: RecordedWorkspace, entry: JournalEntry) -> CallView:
     return CallView(
         row=build_row(entry, workspace),
         files=tuple(files),
-        left_out=max(0, entry.changed - len(entry.paths)) if len(changes) >= MAX_FILES else 0,
+        file_count=workspace.history.count_changes(entry) if len(changes) >= MAX_FILES else len(changes),
         output=output,
         output_lines=lines,
         output_is_live=is_live,

@@ -1,12 +1,14 @@
 """A diff as rows of a page: groups of removed and added lines with context, highlighted, a bounded number at a time."""
 
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby, pairwise
 
 from markupsafe import Markup, escape
 
+from handhold.core.change_diff import is_omission
 from handhold.core.text.diff import DiffHunk, DiffLine
 from handhold.review.display import MAX_LINE_CHARS, has_hidden, show
 from handhold.review.highlight import Span, highlight_lines
@@ -14,6 +16,7 @@ from handhold.review.highlight import Span, highlight_lines
 PAGE_LINES = 500
 GROUP_LINES = 40
 MIN_COMMON_SHARE = 0.3  # of two lines, for their difference to be marked
+LINE_SIGNS = (" ", "+", "-", "\\")  # of the lines of a hunk
 HUNK_HEADER = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 
 
@@ -33,11 +36,16 @@ class DiffView:
     total: int  # lines of the whole diff
     start: int = 0  # the first one shown
     shown: int = 0
-    added: int = 0  # of the whole diff
+    added: int = 0  # of the whole diff; at least, if it is cut
     removed: int = 0
     hidden_chars: int = 0  # of the lines shown
     groups: list[tuple[str, list[DiffRow]]] = field(default_factory=list[tuple[str, list[DiffRow]]])  # kind, rows
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the diff itself leaves something out."""
+        return any(map(is_omission, self.notes))
 
     @property
     def end(self) -> int:
@@ -65,6 +73,8 @@ def build_view(
     path: str, hunks: Sequence[DiffHunk], *, start: int = 0, limit: int = PAGE_LINES, notes: Sequence[str] = ()
 ) -> DiffView:
     lines = [line for n, hunk in enumerate(hunks) for line in _number_lines(hunk, n)]
+    if all(line.text.endswith("\r") for line in lines):  # otherwise it is part of what changed
+        lines = [replace(line, text=line.text[:-1]) for line in lines]
     start = max(0, min(start, max(0, len(lines) - 1)))
     page = lines[start : start + limit]
     view = DiffView(
@@ -88,7 +98,7 @@ def _number_lines(hunk: DiffHunk, number: int) -> Iterator[_Line]:
     old = hunk.old_start
     for line in hunk.lines:
         old += line.sign != "+"
-        yield _Line(line.sign, line.text.removesuffix("\n").removesuffix("\r"), line.number, old, number)
+        yield _Line(line.sign, line.text.removesuffix("\n"), line.number, old, number)
 
 
 def _build_groups(path: str, lines: list[_Line]) -> Iterator[tuple[str, list[DiffRow]]]:
@@ -192,8 +202,9 @@ def parse_unified(diff: str) -> tuple[list[DiffHunk], list[str]]:
     """
     hunks: list[DiffHunk] = []
     notes: list[str] = []
-    lines = iter(diff.removesuffix("\n").split("\n") if diff else ())
-    for line in lines:
+    lines = deque(diff.removesuffix("\n").split("\n") if diff else ())
+    while lines:
+        line = lines.popleft()
         if header := HUNK_HEADER.match(line):
             hunks.append(_parse_hunk(header, lines))
         elif line and not line.startswith(("--- ", "+++ ", "\\ No newline")):
@@ -201,27 +212,30 @@ def parse_unified(diff: str) -> tuple[list[DiffHunk], list[str]]:
     return hunks, notes
 
 
-def _parse_hunk(header: re.Match[str], lines: Iterator[str]) -> DiffHunk:
+def _parse_hunk(header: re.Match[str], lines: deque[str]) -> DiffHunk:
+    """Takes the lines of the hunk; fewer than its header says, if the diff is cut."""
     old_start, old_count, new_start, new_count = (1 if part is None else int(part) for part in header.groups())
     old_start, new_start = old_start - (old_count > 0), new_start - (new_count > 0)
     old, new = old_start, new_start
     found: list[DiffLine] = []
-    while old < old_start + old_count or new < new_start + new_count:
-        line = next(lines, None)
-        if line is None:  # a long diff is cut
-            break
+    while (old < old_start + old_count or new < new_start + new_count) and lines and lines[0].startswith(LINE_SIGNS):
+        line = lines.popleft()
         if line.startswith("\\"):
             continue
-        sign = line[:1] or " "
+        sign = line[0]
         old += sign != "+"
         new += sign != "-"
         found.append(DiffLine(sign, line[1:], old if sign == "-" else new))
     return DiffHunk(old_start, old_count, new_start, new_count, tuple(found))
 
 
-def split_by_file(diff: str) -> list[tuple[str, str]]:
-    """A diff over several files, by file, each with its name. Lines are counted by the hunk headers."""
+def split_by_file(diff: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """A diff over several files, by file, each with its name; and what it says that it leaves out besides them.
+
+    Lines are counted by the hunk headers.
+    """
     found: list[tuple[str, str]] = []
+    omissions: list[str] = []
     name, piece = "", list[str]()
     old = new = 0  # lines left of the current hunk
 
@@ -229,13 +243,20 @@ def split_by_file(diff: str) -> list[tuple[str, str]]:
         if piece:
             first = piece[0]
             shown = name or (first[1:-1].rpartition(": ")[0] if first.startswith("[") else "")
-            found.append((shown, "\n".join(piece)))
+            text = "\n".join(piece)
+            if found and found[-1][0] == shown:  # its mode, then its content
+                text = f"{found.pop()[1]}\n{text}"
+            found.append((shown, text))
 
     for line in diff.removesuffix("\n").split("\n") if diff else ():
-        if old > 0 or new > 0:
+        if (old > 0 or new > 0) and line.startswith(LINE_SIGNS):
             old -= not line.startswith(("+", "\\"))
             new -= not line.startswith(("-", "\\"))
             piece.append(line)
+            continue
+        if is_omission(line):
+            (piece if " more characters of " in line else omissions).append(line)
+            old = new = 0
             continue
         if line.startswith(("--- ", "[")):
             close()
@@ -246,11 +267,13 @@ def split_by_file(diff: str) -> list[tuple[str, str]]:
         elif header := HUNK_HEADER.match(line):
             old, new = (1 if count is None else int(count) for count in header.group(2, 4))
     close()
-    return found
+    return found, omissions
 
 
 def render_plain(path: str, text: str, *, start: int = 0, limit: int = PAGE_LINES) -> DiffView:
     """A whole file, with line numbers."""
+    if text.count("\r\n") == text.count("\n"):
+        text = text.replace("\r\n", "\n")
     lines = text.removesuffix("\n").split("\n") if text else []
     hunk = DiffHunk(0, len(lines), 0, len(lines), tuple(DiffLine(" ", line, n + 1) for n, line in enumerate(lines)))
     return build_view(path, [hunk], start=start, limit=limit)

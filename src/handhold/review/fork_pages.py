@@ -1,7 +1,5 @@
 """The pages that compare, merge and drop forks."""
 
-import hmac
-
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -11,6 +9,7 @@ from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 from handhold.forks import MergeReport
+from handhold.review.access import has_value
 from handhold.review.diff_view import PAGE_LINES, build_view, parse_unified
 from handhold.review.fork_view import (
     MAX_FILES,
@@ -68,7 +67,7 @@ class ForkPages:
             return self._refuse(request, fork, problem)
         with self._pages.reviewed.open_session(SESSION, PageApprover(self._by)) as box:
             try:
-                report = box.forks.get(fork.name).merge()
+                report = box.forks.get(fork.name).merge(expected_digest=fork.digest)
             except MergeConflict as error:
                 conflicts = describe_conflict(error, self._pages.reviewed)
                 return self._pages.render(request, "fork.html", 409, fork=fork, note="", conflicts=conflicts)
@@ -111,7 +110,7 @@ class ForkPages:
             str(form.get("token", ""))
         ):
             return "token"
-        return "" if hmac.compare_digest(str(form.get("shown", "")), fork.digest) else "changed"
+        return "" if has_value(form, "shown", fork.digest) else "changed"
 
     def _find(self, request: Request) -> ForkView:
         try:

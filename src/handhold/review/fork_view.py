@@ -4,8 +4,8 @@ import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 
+from handhold.backends.forks.fork_changes import ForkContents
 from handhold.core.errors import MergeConflict, ToolError
 from handhold.core.text.diff import compute_hunks
 from handhold.forks import Fork
@@ -23,6 +23,7 @@ class ForkFile:
     path: str
     diff: DiffView
     text: str
+    hash: str  # of what the fork has, also where the text does not show it
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,16 @@ class ForkView:
     name: str
     age: str
     is_running: bool
-    files: tuple[ForkFile, ...]
+    files: tuple[ForkFile, ...]  # as far as the diff shows them
+    omissions: tuple[str, ...]  # what it says that it leaves out
+    file_count: int  # of all
     problem: str
     digest: str
     last_run: "LastRunView | None"
+
+    @property
+    def is_cut(self) -> bool:
+        return bool(self.omissions) or any(file.diff.is_cut for file in self.files)
 
     @property
     def added(self) -> int:
@@ -64,7 +71,8 @@ class ComparedFile:
     @property
     def relation(self) -> str:
         if self.one and self.other:
-            return "same" if self.one.text == self.other.text else "differ"
+            is_same = (self.one.text, self.one.hash) == (self.other.text, self.other.hash)
+            return "same" if is_same else "differ"
         return "one" if self.one else "other"
 
 
@@ -88,13 +96,23 @@ def count_forks(workspace: ReviewedWorkspace) -> int:
 
 def build_fork(fork: Fork) -> ForkView:
     try:
-        diff, problem = fork.diff(), ""
+        found, problem = fork.inspect(), ""
     except ToolError as error:
-        diff, problem = "", str(error)
-    files = tuple(split_files(diff))
+        found, problem = ForkContents("", {}, ""), str(error)
+    parts, omissions = split_by_file(found.diff)
+    files = tuple(view_file(name, text, found.hashes.get(name, "")) for name, text in parts)
     age = format_duration(max(0.0, time.time() - fork.created))
-    digest = sha256(diff.encode("utf-8", "surrogatepass")).hexdigest()
-    return ForkView(fork.name, age, fork.is_running, files, problem, digest, view_last_run(fork))
+    return ForkView(
+        name=fork.name,
+        age=age,
+        is_running=fork.is_running,
+        files=files,
+        omissions=tuple(omissions),
+        file_count=len(found.hashes),
+        problem=problem,
+        digest=found.digest,
+        last_run=view_last_run(fork),
+    )
 
 
 def view_last_run(fork: Fork) -> LastRunView | None:
@@ -106,12 +124,9 @@ def view_last_run(fork: Fork) -> LastRunView | None:
     return LastRunView(shlex.join(run.command), run.status == 0, outcome, age, format_duration(run.seconds))
 
 
-def split_files(diff: str) -> list[ForkFile]:
-    found: list[ForkFile] = []
-    for name, text in split_by_file(diff):
-        hunks, notes = parse_unified(text)
-        found.append(ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text))
-    return found
+def view_file(name: str, text: str, hash: str) -> ForkFile:
+    hunks, notes = parse_unified(text)
+    return ForkFile(name, build_view(name, hunks, limit=MAX_LINES, notes=notes), text, hash)
 
 
 def compare_forks(one: ForkView, other: ForkView) -> list[ComparedFile]:
@@ -127,7 +142,9 @@ def diff_versions(file: ComparedFile, *, start: int = 0, limit: int) -> DiffView
     assert file.one
     assert file.other
     texts = (_added_text(file.one.text), _added_text(file.other.text))
-    return build_view(file.path, list(compute_hunks(*texts)), start=start, limit=limit)
+    # Where the texts do not show the difference, such as in a binary file.
+    notes = sorted({*file.one.diff.notes, *file.other.diff.notes})
+    return build_view(file.path, list(compute_hunks(*texts)), start=start, limit=limit, notes=notes)
 
 
 def _added_text(diff: str) -> str:

@@ -117,7 +117,7 @@ class PageRenderer:
     def _describe_oldest(self, pending: Sequence[PendingApproval]) -> QuestionView | None:
         if not pending:
             return None
-        return build_question(replace(pending[0], diff="", effects=()), is_waiting=False, commands_reach_page=False)
+        return build_question(replace(pending[0], diff=""), is_waiting=False, commands_reach_page=False)
 
     def draw_run(self, session: str, pending: Sequence[PendingApproval]) -> Markup:
         marks = self.workspace.records.list_marks(session, limit=MAX_MARKS)

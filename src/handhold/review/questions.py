@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 
+from handhold.core.change_diff import is_omission
 from handhold.core.ports.approvals import Consent, Effect, PendingApproval
 from handhold.pipeline.approvals import PAGE_TIMEOUT_SECONDS, describe_keys
 from handhold.review.diff_view import DiffView, build_view, parse_unified
@@ -34,6 +35,10 @@ class Chip:
     sign: str = ""
 
 
+NOT_ALL = Chip("wait", "not all of it is shown", "▲")
+NOT_SHOWN = Chip("wait", "content not shown", "▲")
+
+
 @dataclass(frozen=True)
 class EffectView:
     number: int
@@ -43,9 +48,9 @@ class EffectView:
     target: str
     chips: tuple[Chip, ...]
     diff: DiffView
+    is_cut: bool
     size: str
     risk: int
-    is_folder: bool
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class QuestionView:
     chips: tuple[Chip, ...]
     effects: tuple[EffectView, ...]
     left_out: int  # effects that are not in the list
+    is_cut: bool  # of those in the list, not everything can be seen
     folded_lines: int
     added: int
     removed: int
@@ -100,7 +106,10 @@ def build_question(pending: PendingApproval, *, is_waiting: bool, commands_reach
     age = time.time() - pending.at
     left = PAGE_TIMEOUT_SECONDS - age
     hidden = sum(each.diff.hidden_chars + has_hidden(each.path) for each in effects) + has_hidden(pending.command)
+    is_cut = any(each.is_cut for each in effects)
     chips = [*_sum_chips(effects)]
+    if is_cut:
+        chips.append(NOT_ALL)
     if hidden:
         chips.append(Chip("wait", f"{plural(hidden, 'hidden character')}, shown as code points", "▲"))
     if pending.effects:
@@ -118,6 +127,7 @@ def build_question(pending: PendingApproval, *, is_waiting: bool, commands_reach
         chips=tuple(chips),
         effects=tuple(effects[:MAX_SHOWN_EFFECTS]),
         left_out=max(0, pending.effect_count - min(len(effects), MAX_SHOWN_EFFECTS)),
+        is_cut=is_cut,
         folded_lines=sum(each.diff.total - each.diff.shown for each in effects),
         added=sum(each.diff.added for each in effects),
         removed=sum(each.diff.removed for each in effects),
@@ -132,13 +142,14 @@ def build_question(pending: PendingApproval, *, is_waiting: bool, commands_reach
 
 def list_effects(pending: PendingApproval, *, limit: int = MAX_DIFF_LINES) -> list[EffectView]:
     lines = pending.diff.split("\n")
-    found: list[EffectView] = []
+    found: dict[str, EffectView] = {}  # by path: what needs approval in a new folder comes first, and again with it
     at = 0
     for number, effect in enumerate(pending.effects):
         text = "\n".join(lines[at : at + effect.diff_lines])
         at += effect.diff_lines
-        found.append(_view_effect(number, effect, text, limit=limit))
-    return found
+        if effect.path not in found:
+            found[effect.path] = _view_effect(number, effect, text, limit=limit)
+    return list(found.values())
 
 
 def view_effect(pending: PendingApproval, number: int, *, start: int) -> DiffView | None:
@@ -153,7 +164,10 @@ def view_effect(pending: PendingApproval, number: int, *, start: int) -> DiffVie
 
 def _view_effect(number: int, effect: Effect, text: str, *, limit: int) -> EffectView:
     hunks, notes = parse_unified(text)
-    is_plain = effect.kind == "file"
+    if hunks or effect.kind == "folder":  # the chips say the rest
+        notes = [note for note in notes if is_omission(note)]
+    diff = build_view(effect.path, hunks, limit=limit, notes=notes)
+    is_cut = diff.is_cut or not effect.is_shown
     sign, word = describe_effect_kind(effect)
     return EffectView(
         number=number,
@@ -161,11 +175,11 @@ def _view_effect(number: int, effect: Effect, text: str, *, limit: int) -> Effec
         word=word,
         path=effect.path,
         target=effect.target,
-        chips=tuple(iter_marks(effect)),
-        diff=build_view(effect.path, hunks, limit=limit, notes=() if hunks and is_plain else notes),
-        size=format_size(effect.size) if effect.kind in ("file", "folder") else "",
+        chips=(*iter_marks(effect), *((NOT_ALL if effect.is_shown else NOT_SHOWN,) if is_cut else ())),
+        diff=diff,
+        is_cut=is_cut,
+        size=format_size(effect.size) if effect.kind == "file" or (effect.kind == "folder" and effect.size) else "",
         risk=rate_risk(effect),
-        is_folder=effect.kind == "folder",
     )
 
 
@@ -201,7 +215,9 @@ def iter_marks(effect: Effect) -> list[Chip]:
     elif mode is not None and old_mode is not None and mode != old_mode:
         found.append(Chip("", f"mode {old_mode:04o} → {mode:04o}"))
     if effect.kind == "folder":
-        found.append(Chip("", f"folder, {plural(max(0, effect.entry_count - 1), 'file')} inside"))
+        count = effect.entry_count - 1
+        entries = "1 entry" if count == 1 else f"{count:,} entries"
+        found.append(Chip("", f"folder, {entries} inside" if count else "folder"))
     if effect.kind == "other":
         found.append(Chip("bad", "pipe, socket or device", "✕"))
     return found
@@ -228,11 +244,8 @@ def _make_titles(pending: PendingApproval) -> tuple[str, str]:
     if not pending.effect_count:
         return ("Would run a command", "Run a command") if pending.command else ("Needs your approval", pending.tool)
     verbs = {effect.verb for effect in pending.effects}
-    count = max(pending.effect_count, len(pending.effects))
-    files = sum(max(1, effect.entry_count - 1) for effect in pending.effects if effect.verb == "deleted")
-    if verbs == {"deleted"}:
-        many = files + count - len(pending.effects)
-        return f"Would delete {plural(many, 'file')} in your workspace", f"Delete {plural(many, 'file')}"
-    if verbs == {"new"}:
-        return f"Would create {plural(count, 'file')} in your workspace", f"Create {plural(count, 'file')}"
-    return f"Would change {plural(count, 'file')} in your workspace", f"Change {plural(count, 'file')}"
+    verb = "delete" if verbs == {"deleted"} else "create" if verbs == {"new"} else "change"
+    folders = len({effect.path for effect in pending.effects if effect.kind == "folder"})
+    files = max(0, pending.effect_count - folders)
+    many = plural(files, "file") if files else plural(folders, "folder")
+    return f"Would {verb} {many} in your workspace", f"{verb.capitalize()} {many}"

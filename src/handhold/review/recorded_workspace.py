@@ -25,6 +25,8 @@ class ChangeReader(Protocol):
 
     def list_changes(self, entry: JournalEntry, *, limit: int | None = None) -> list[RecordedChange]: ...
 
+    def count_changes(self, entry: JournalEntry) -> int: ...
+
     def find_change(self, entry: JournalEntry, number: int) -> RecordedChange | None: ...
 
     def read_side(self, change: FileChange, side: Side) -> bytes | None:
@@ -94,7 +96,9 @@ class RecordedWorkspace:
         return texts[0], texts[1]
 
     def count_lines(self, entry: JournalEntry) -> LineCounts:
-        """Lines that a call added and removed; None if they cannot be counted quickly."""
+        """Lines that a call added and removed; None if they cannot be counted quickly, or it has not ended."""
+        if entry.outcome is None:
+            return None
         if entry.seq not in self._counts:
             if len(self._counts) >= MAX_CACHED_COUNTS:
                 self._counts.clear()

@@ -61,10 +61,16 @@ class TakeBackView:
     conflicts: tuple[ConflictView, ...]
     summary: str  # what a turn or a session would take back
     sections: tuple[tuple[str, DiffView], ...]  # its diff, by file
+    omissions: tuple[str, ...]  # what the diff says that it leaves out
     problem: str  # why it is not possible at all
     digest: str
     earlier: tuple[RedoView, ...]
     can_choose: bool  # single files of the call
+    left_out: int  # files of the call that are not in the list, and restored with the others
+
+    @property
+    def restored_count(self) -> int:
+        return len(self.restored) + self.left_out
 
     @property
     def can_commit(self) -> bool:
@@ -78,6 +84,7 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
     conflicts: list[ConflictView] = []
     problem = ""
     changes = workspace.history.list_changes(entry, limit=MAX_FILES) if scope == "call" else []
+    left_out = workspace.history.count_changes(entry) - len(changes) if len(changes) >= MAX_FILES else 0
     blocked = _list_conflicts(reply)
     for change in changes:
         file = view_file(workspace, entry, change, limit=MAX_LINES)
@@ -85,14 +92,15 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
             conflicts.append(_explain(workspace, entry, change.change.path, file))
         else:
             restored.append(file)
-    if scope != "call":
-        conflicts = [_explain(workspace, entry, path, None) for path in blocked[:MAX_CONFLICTS]]
+    listed = {change.change.path for change in changes}
+    others = [path for path in blocked if path not in listed]
+    conflicts += [_explain(workspace, entry, path, None) for path in others[:MAX_CONFLICTS]]
     if not reply.ok and not blocked:
         problem = reply.text
-    can_choose = scope == "call" and all(file.change.can_restore for file in restored)
+    can_choose = scope == "call" and not left_out and all(file.change.can_restore for file in restored)
     if conflicts and not can_choose and not problem:
-        restored = []
-    sections = tuple(_split_diff(reply.ui_extra)) if reply.ok else ()
+        restored, left_out = [], 0
+    parts, omissions = split_by_file(reply.ui_extra if reply.ok else "")
     return TakeBackView(
         entry=entry,
         scope=scope,
@@ -100,11 +108,13 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
         restored=tuple(restored),
         conflicts=tuple(conflicts),
         summary=reply.text if reply.ok else "",
-        sections=sections,
+        sections=tuple((name, _view_section(name, text)) for name, text in parts),
+        omissions=tuple(omissions),
         problem=problem,
         digest=compute_digest(reply, restored),
         earlier=tuple(_list_undone(workspace, entry.call.session)),
         can_choose=can_choose,
+        left_out=left_out,
     )
 
 
@@ -199,12 +209,9 @@ def _show_versions(
     )
 
 
-def _split_diff(diff: str) -> list[tuple[str, DiffView]]:
-    found: list[tuple[str, DiffView]] = []
-    for name, text in split_by_file(diff):
-        hunks, notes = parse_unified(text)
-        found.append((name, build_view(name, hunks, limit=MAX_LINES, notes=notes)))
-    return found
+def _view_section(name: str, text: str) -> DiffView:
+    hunks, notes = parse_unified(text)
+    return build_view(name, hunks, limit=MAX_LINES, notes=notes)
 
 
 def _list_undone(workspace: ReviewedWorkspace, session: str) -> list[RedoView]:

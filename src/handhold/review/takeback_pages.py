@@ -1,7 +1,5 @@
 """The pages that take calls back and redo them."""
 
-import hmac
-
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -9,6 +7,7 @@ from starlette.responses import Response
 
 from handhold.core.errors import ToolError
 from handhold.core.ports.journal import JournalEntry
+from handhold.review.access import has_value
 from handhold.review.pages import ReviewRenderer
 from handhold.review.takeback import (
     SCOPES,
@@ -36,7 +35,7 @@ class TakeBackPages:
         if not self._has_token(form):
             return self._show(request, entry, scope, problem="token", status=403)
         view = build_take_back(self._pages.reviewed, entry, scope)
-        if not hmac.compare_digest(str(form.get("shown", "")), view.digest):
+        if not has_value(form, "shown", view.digest):
             return self._show(request, entry, scope, problem="changed", status=409)
         chosen = [int(each) for each in form.getlist("file") if isinstance(each, str) and each.isdecimal()]
         if not view.can_commit or (scope == "call" and not chosen):

@@ -42,11 +42,14 @@ class ReviewedWorkspace(RecordedWorkspace):
             yield box
 
     def commands_reach_page(self) -> bool:
-        """Whether something that an agent started may run outside of a sandbox here: in a fork, or recorded."""
+        """Whether something that an agent started may run outside of a sandbox here: in a fork, or recorded.
+
+        Also if that cannot be found out.
+        """
         if self.store.has_baseline():
             return True
         try:
             return any(fork.is_running for fork in self._box.forks)
         except ToolError:
             log_swallowed()
-            return False
+            return True

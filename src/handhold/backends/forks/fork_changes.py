@@ -1,6 +1,6 @@
 """What a fork changed, by file, for people: compared with what it started from, whatever the root has now."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,14 @@ class ForkChange(NamedTuple):
     after: Content | None
     old_mode: int | None
     new_mode: int | None
+
+
+class ForkContents(NamedTuple):
+    """All that a fork changed."""
+
+    diff: str  # bounded
+    hashes: Mapping[str, str]  # of what it has now, by path as in the diff: of all files that may be read
+    digest: str  # of everything in the fork, shown or not
 
 
 def list_changes(

@@ -17,6 +17,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
@@ -25,7 +26,7 @@ from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS, remove_tree
 from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, save_ancestors, write_atomically
 from handhold.backends.forks.copies import copy_root, list_changed, load_manifest, record_copy
-from handhold.backends.forks.entries import TreeReader
+from handhold.backends.forks.entries import TreeReader, make_stamp
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
 from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
 from handhold.backends.state.state_folder import FORK_FILE, ensure_private_folder
@@ -213,6 +214,20 @@ class ForkFolder:
     def list_items(self, n: int, layer: TreeReader) -> list[LayerItem]:
         """What the fork changed in the Nth root."""
         return list_changed(layer, load_manifest(self.manifest(n))) if self.info.is_copy else _collect_items(layer)
+
+    def compute_digest(self) -> str:
+        """A digest of everything in the fork. It differs after any change, even one that was taken back.
+
+        Call it after `record_ancestors`, which removes attributes of files.
+        """
+        found: list[object] = []
+        for n in range(len(self.info.roots)):
+            with self.open_layer(n) as layer:
+                found += [
+                    (n, os.fsencode(item.rel).hex(), item.is_deletion, make_stamp(item.found))
+                    for item in self.list_items(n, layer)
+                ]
+        return sha256(json.dumps(found).encode()).hexdigest()
 
     @contextmanager
     def open_layer(self, n: int) -> Generator[TreeReader]:

@@ -40,6 +40,7 @@ class Effect:
     leads_out: bool = False  # the link points out of the workspace
     size: int = 0  # bytes afterwards, or before if it is deleted
     entry_count: int = 1  # of a folder that comes or goes as a whole: all its entries and itself
+    is_shown: bool = True  # in the question's diff
     diff_lines: int = 0  # how many lines of the question's diff are about it; they come in the order of the effects
 
 

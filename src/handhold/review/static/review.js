@@ -26,7 +26,15 @@
   const readTold = () => JSON.parse(localStorage.getItem(toldKey) ?? "[]");
   const markTold = (ids) => localStorage.setItem(toldKey, JSON.stringify(ids));
   markTold([...new Set([...readTold(), ...$$("[data-question]").map((each) => each.dataset.question)])]);
-  let source = null, lastHeard = 0, title = document.title.replace(/^\(\d+\) /, "");
+  let seen = readTold(); // in this tab
+  const frontKey = `handhold-front${base}`; // when a tab that is in front last heard of the server
+  const isFront = () => Date.now() - Number(localStorage.getItem(frontKey)) < 15000;
+  const noteFront = () => {
+    if (document.hidden) localStorage.removeItem(frontKey); else localStorage.setItem(frontKey, String(Date.now()));
+  };
+  document.addEventListener("visibilitychange", noteFront);
+  addEventListener("pagehide", () => localStorage.removeItem(frontKey));
+  let source = null, lastHeard = 0, lastMessage = Date.now(), questions = null, title = document.title.replace(/^\(\d+\) /, "");
   const setLive = (live) => {
     $("#live").innerHTML = live ? '<span class="live">Live</span>' : "<small>Not live</small>";
     body.toggleAttribute("data-offline", !live);
@@ -37,30 +45,68 @@
       if (live && "offline" in button.dataset) { button.disabled = false; delete button.dataset.offline; }
     }
   };
-  const heard = () => { if (!lastHeard || body.hasAttribute("data-offline")) setLive(true); lastHeard = Date.now(); };
+  const heard = () => {
+    if (!lastHeard || body.hasAttribute("data-offline")) setLive(true);
+    lastHeard = Date.now();
+    if (!document.hidden) noteFront();
+  };
+  const lost = () => { if (lastHeard && !body.hasAttribute("data-offline")) setLive(false); };
   // Several events soon after each other are one. htmx's own throttle would drop the last of them.
   const waiting = new Map();
   const triggerSoon = (name, delay) => {
     if (waiting.has(name)) return;
     waiting.set(name, setTimeout(() => { waiting.delete(name); htmx.trigger(body, name); }, delay));
   };
+  const handlers = {
+    hello: (data) => updateQuestions(data.questions),
+    ping: () => {},
+    calls: () => triggerSoon("calls", 700),
+    output: () => triggerSoon("output", 300),
+    questions: (data) => { updateQuestions(data.questions); htmx.trigger(body, "questions"); },
+  };
+  const handle = (name, data) => { heard(); handlers[name](data); };
+  // A browser opens six connections to a server, so only one tab has the stream: it passes events on to the others.
+  // Without locks (an old browser, or no secure context) each tab has its own.
+  const canShare = "locks" in navigator && "BroadcastChannel" in window;
+  const channel = canShare ? new BroadcastChannel(`handhold${base}`) : null;
+  const send = (name, data) => channel?.postMessage({ name, data });
   const connect = () => {
     source?.close();
     source = new EventSource(`${base}/events`);
-    source.addEventListener("hello", (event) => { heard(); updateQuestions(JSON.parse(event.data).questions); });
-    source.addEventListener("ping", heard);
-    source.addEventListener("calls", () => { heard(); triggerSoon("calls", 700); });
-    source.addEventListener("output", () => { heard(); triggerSoon("output", 300); });
-    source.addEventListener("questions", (event) => {
-      heard(); updateQuestions(JSON.parse(event.data).questions); htmx.trigger(body, "questions");
+    for (const name of Object.keys(handlers))
+      source.addEventListener(name, (event) => {
+        const data = JSON.parse(event.data);
+        questions = data.questions ?? questions;
+        handle(name, data);
+        send(name, data);
+      });
+    source.onerror = () => { lost(); send("lost"); };
+  };
+  const lead = (options = {}) => {
+    if (!canShare) { connect(); return; }
+    const hold = () => { connect(); return new Promise(() => {}); };
+    navigator.locks.request(`handhold${base}`, options, hold).catch((error) => {
+      source?.close();
+      source = null;
+      if (error.name === "AbortError") lead(); else connect(); // another tab took over, or there can be no lock
     });
-    source.onerror = () => { if (lastHeard && !body.hasAttribute("data-offline")) setLive(false); };
+  };
+  const retry = () => { if (source) connect(); else lead({ steal: true }); };
+  const join = () => { lead(); send("join"); };
+  if (channel) channel.onmessage = ({ data: { name, data } }) => {
+    lastMessage = Date.now();
+    if (name === "join") { if (source?.readyState === EventSource.OPEN && questions) send("hello", { questions }); }
+    else if (name === "lost") lost();
+    else handle(name, data);
   };
   setInterval(() => {
-    if (lastHeard && Date.now() - lastHeard > 25000 && !body.hasAttribute("data-offline")) setLive(false);
+    if (lastHeard && Date.now() - lastHeard > 25000) lost();
+    if (source?.readyState === EventSource.CLOSED) connect(); // after a refusal, the browser does not try again
+    if (source && body.hasAttribute("data-offline")) send("lost");
+    if (!source && Date.now() - lastMessage > 25000 && !document.hidden) { lastMessage = Date.now(); retry(); } // it hangs
   }, 2000);
-  $("#retry").addEventListener("click", connect);
-  if ("live" in body.dataset) addEventListener("load", connect);
+  $("#retry").addEventListener("click", retry);
+  if ("live" in body.dataset) addEventListener("load", join);
   addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
 
   // --- questions that come and go
@@ -75,13 +121,15 @@
     return holder.content.firstElementChild;
   };
   const updateQuestions = async (ids) => {
-    const told = readTold(), fresh = ids.filter((id) => !told.includes(id));
+    const told = readTold(), isUntold = ids.some((id) => !told.includes(id));
+    const fresh = ids.filter((id) => !seen.includes(id)).length;
     const count = $("#nav-count");
     count.firstChild.data = String(ids.length);
     count.classList.toggle("wait", ids.length > 0);
     document.title = (ids.length ? `(${ids.length}) ` : "") + title;
+    seen = ids;
     markTold(ids);
-    if (fresh.length) announce(fresh.length);
+    if (fresh) announce(fresh, isUntold);
     if (!list) return;
     for (const article of $$("[data-question]", list)) {
       if (ids.includes(article.dataset.question) || article.querySelector(".htmx-request")) continue;
@@ -100,9 +148,9 @@
     const cells = toElement(await fetchPart("/now/cells"));
     if (cells) $("#cells").replaceWith(cells);
   };
-  const announce = (many) => {
+  const announce = (many, isUntold) => {
     $("#announce").textContent = many === 1 ? "A question waits for you." : `${many} questions wait for you.`;
-    if (Notification?.permission === "granted" && document.hidden)
+    if (isUntold && window.Notification?.permission === "granted" && document.hidden && !isFront())
       new Notification("Handhold", { body: $("#announce").textContent, tag: "handhold-question" });
   };
   const notify = $("#notify");
