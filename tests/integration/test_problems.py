@@ -128,6 +128,44 @@ def test_new_folders_of_a_command_are_checked_and_hidden_files_are_not(tmp_path:
 
 
 @needs_overlay
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv fixtures data",
+        "mv fixtures data; echo '# more' >> data/deep/old.py",
+        "mv fixtures/deep/old.py new.py",
+        "mv fixtures/deep/old.py new.py; echo '# more' >> new.py",
+        "cp -r fixtures data; rm -r fixtures; sed -i 's/y/z/' data/deep/old.py",
+    ],
+)
+def test_what_was_broken_before_it_was_moved_is_not_told(tmp_path: Path, command: str):
+    (deep := tmp_path / "ws/fixtures/deep").mkdir(parents=True)
+    (deep / "old.py").write_text("x = [1\ny = 2\nw = 3\n")
+    (deep / "other.json").write_text("{")
+    with Toolbox.open(deep.parents[1], state=tmp_path / "state", settings=False, policy="open") as box:
+        assert problems(box.call("bash", {"command": command})) == NO_PROBLEMS
+
+
+@needs_overlay
+def test_what_breaks_while_it_is_moved_is_told(tmp_path: Path):
+    (fixtures := tmp_path / "ws/fixtures").mkdir(parents=True)
+    (fixtures / "old.py").write_text("x = 1\ny = 2\n")
+    (fixtures / "gone.py").write_text("a = [\n")
+    with Toolbox.open(fixtures.parent, state=tmp_path / "state", settings=False, policy="open") as box:
+        reply = box.call("bash", {"command": "mv fixtures data; echo 'z = [' >> data/old.py; rm data/gone.py"})
+        assert [each.path for each in problems(reply).told] == ["data/old.py"]
+
+
+@needs_overlay
+def test_a_file_that_was_too_large_is_said_with_the_size_that_it_had(tmp_path: Path):
+    (root := tmp_path / "ws").mkdir()
+    size = (root / "a.py").write_text("# more\n" * (MAX_BYTES // 6))
+    with Toolbox.open(root, state=tmp_path / "state", settings=False, policy="open") as box:
+        reply = box.call("bash", {"command": "echo x = 1 > a.py"})
+        assert f"{size:,} bytes, more than {MAX_BYTES:,}" in reply.text
+
+
+@needs_overlay
 def test_a_command_that_breaks_the_syntax_can_be_refused(tmp_path: Path):
     (root := tmp_path / "ws").mkdir()
     (root / "a.py").write_text("x = [1]\n")
