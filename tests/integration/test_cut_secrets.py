@@ -11,6 +11,7 @@ from textwrap import wrap
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.shell import jobs
 from tests.suites.machine import has_shadows
 
 pytestmark = [
@@ -74,19 +75,20 @@ def test_the_counts_of_lines_stay_true(box: Toolbox):
     assert shown.head.count("\n") + shown.tail.count("\n") + 2 + shown.omitted_lines == output["lines"]
 
 
-def test_the_reply_that_starts_a_background_command(box: Toolbox):
-    command = {"command": "cat token.txt; sleep 5", "background": True}
+def test_the_reply_that_starts_a_background_command(box: Toolbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(jobs, "EARLY_EXIT_SECONDS", 60)  # until it has ended, on a busy machine too
+    command = {"command": "cat token.txt", "background": True}
     reply = box.call("bash", command, call_id="c1")
     assert "[redacted: github-token]" in reply.text
     assert TOKEN not in f"{reply.text}{reply.data}{reply.result}"
     again = box.call("bash", command, call_id="c1")  # the reply that the journal keeps
     assert again.replayed
     assert TOKEN not in f"{again.text}{again.data}"
-    box.call("bash_stop", {"job": reply.data["job"]})
 
 
-def test_what_a_background_command_printed_since_an_offset(box: Toolbox):
+def test_what_a_background_command_printed_since_an_offset(box: Toolbox, monkeypatch: pytest.MonkeyPatch):
     command = "cat key.txt; tr -d '\\n' < account.txt; echo; echo end"
+    monkeypatch.setattr(jobs, "EARLY_EXIT_SECONDS", 60)
     job = box.call("bash", {"command": command, "background": True}).data["job"]
     for offset in range(0, 2 * len(KEY), 150):
         page = box.call("bash_output", {"job": job, "offset": offset})
