@@ -49,6 +49,7 @@ def test_what_follows_a_part_of_a_key_is_shown():
         f"{BEGIN}\n...\n{END}",
         f'if "{BEGIN}" in text:\n' + "    return decode(text, password=None, strict=True)\n" * 20,
         f"src/keys.py:12: HEADER = '{BEGIN}'\nsrc/keys.py:13: FOOTER = '{END}'\n",
+        f'MARKERS = ("{BEGIN}", "{END}")\ncertificate.txt:2:{LINES[0]}\n',
         f"docs: a file that begins with {BEGIN}\n" + "tests/integration/fixtures/certificates/readme\n" * 9,
         f"{BEGIN} is removed\ncommit 0123456789abcdef0123456789abcdef01234567\n",
     ],

@@ -17,6 +17,7 @@ _MADE_UP = re.compile(r"example|placeholder|dummy|redacted|your[-_]|x{6}|0{10}|1
 _LEFT = r"(?<![A-Za-z0-9_])"  # the token does not start within a word
 _RIGHT = r"(?![A-Za-z0-9])"
 MAX_KEY_CHARS, MAX_KEY_LINES = 20_000, 400  # no token that is recognised is longer
+_BEFORE_END = r"(?:[^-]|-(?!----))"  # a character before the next line of dashes
 # A line of a key, or most of it: no path, no hash.
 _KEY_RUN = r"(?=[a-z0-9+/]{0,31}[A-Z])(?=[A-Za-z+/]{0,31}[0-9])[A-Za-z0-9+/=]{32,}+"
 
@@ -70,10 +71,10 @@ TOKEN_RULES: tuple[TokenRule, ...] = (
     TokenRule(
         "private-key",
         ("PRIVATE KEY",),
-        rf"-----BEGIN [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----(?=[\s\S]{{0,600}}?{_KEY_RUN})"
+        rf"-----BEGIN [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----(?={_BEFORE_END}{{0,600}}?{_KEY_RUN})"
         # A whole key, with headers, or in a diff that removes it; or as much of it as there is.
-        rf"(?P<secret>(?:[^-]|-(?!----)){{60,{MAX_KEY_CHARS}}}+(?=-?-----END)"
-        rf"|[\s\S]{{0,600}}?{_KEY_RUN}(?:[\s\S]{{0,80}}?{_KEY_RUN})*+(?:[\s\\]{{0,4}}[\w+/=]{{1,63}}\Z)?)",
+        rf"(?P<secret>{_BEFORE_END}{{60,{MAX_KEY_CHARS}}}+(?=-?-----END)"
+        rf"|{_BEFORE_END}{{0,600}}?{_KEY_RUN}(?:{_BEFORE_END}{{0,80}}?{_KEY_RUN})*+(?:[\s\\]{{0,4}}[\w+/=]{{1,63}}\Z)?)",
     ),
     TokenRule(
         "url-password", ("://",), r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/@:\"'<>]{0,100}:(?P<secret>[^\s/@\"'<>{}$]{8,200})@"
