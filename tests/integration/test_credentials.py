@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ from typing import ClassVar
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.shell import credentials
+from handhold.core.policy.hosts import CredentialHost
 from tests.suites.machine import has_shadows
 
 BACKEND = Path("/usr/lib/git-core/git-http-backend")
@@ -200,3 +203,62 @@ def test_a_host_without_a_password_and_a_broker_are_refused_and_said(tmp_path: P
         reply = box.call("bash", {"command": "true"})
         assert reply.code == "NO_SHELL"
         assert "credentials for git need bubblewrap" in reply.text
+
+
+def test_a_token_that_the_server_refuses_is_asked_for_again(tmp_path: Path, remote: str):
+    store, old = tmp_path / "home/credentials", "oLd4" + "Xw2LqZ7vR4mB8sHd1JfY"
+    store.write_text(store.read_text().replace(TOKEN, old))
+    with open_box(tmp_path, remote) as box:
+        clone = {"command": f"GIT_TERMINAL_PROMPT=0 git clone -q {remote}/repo.git r && cat r/a.txt"}
+        assert "one" not in box.call("bash", clone).text  # git erases what was refused
+        assert old in store.read_text()  # but not the user's own
+        store.write_text(store.read_text().replace(old, TOKEN))
+        assert "one" in box.call("bash", clone).text
+        assert "[redacted: password for " in box.call("bash", {"command": f"echo {TOKEN}"}).text
+
+
+def test_a_command_can_erase_only_what_is_current_and_of_its_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    answers = iter([{"username": "u", "password": "first"}, {"username": "u", "password": "second"}])
+    monkeypatch.setattr(credentials, "fill_credential", lambda host: next(answers))  # pyright: ignore[reportUnknownLambdaType]
+    host = CredentialHost("https", "git.example.org")
+    server = credentials.CredentialServer.start([host], tmp_path, None)
+    try:
+        for erased in ("host=other.example.org", "host=git.example.org\npassword=earlier"):
+            ask(server.path, f"action=erase\nprotocol=https\n{erased}\n")
+            assert "password=first" in ask(server.path, "action=get\nprotocol=https\nhost=git.example.org\n")
+        ask(server.path, "action=erase\nprotocol=https\nhost=git.example.org\npassword=first\n")
+        assert "password=second" in ask(server.path, "action=get\nprotocol=https\nhost=git.example.org\n")
+    finally:
+        server.close()
+
+
+def ask(path: str, request: str) -> str:
+    with socket.socket(socket.AF_UNIX) as connection:
+        opened = os.open(os.path.dirname(path), os.O_RDONLY)
+        connection.connect(f"/proc/self/fd/{opened}/{os.path.basename(path)}")
+        os.close(opened)
+        connection.sendall(request.encode())
+        connection.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+
+
+@pytest.mark.parametrize(
+    ("username", "is_token"),
+    [
+        ("user", False),
+        ("some-company-bot-2024-production", False),
+        ("someone@example.org", False),
+        ("ghp_" + "Zq8Lw2Xv5Rt9Ns3Bk7Mf1Hd6Jp4Cy0GaE2uT", True),
+        ("0f3d5c7e9a1b2d4f6e8c0a9b7d5f3e1c2b4a6d8e", True),
+    ],
+)
+def test_a_token_in_the_place_of_the_name_is_redacted_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, username: str, is_token: bool
+):
+    answer = {"username": username, "password": "x-oauth-basic"}
+    monkeypatch.setattr(credentials, "fill_credential", lambda host: answer)  # pyright: ignore[reportUnknownLambdaType]
+    learned: list[str] = []
+    host = CredentialHost("https", "git.example.org")
+    credentials.CredentialServer.start([host], tmp_path, lambda _, secret: learned.append(secret)).close()
+    assert (username in learned) == is_token
+    assert "x-oauth-basic" in learned

@@ -128,6 +128,44 @@ def test_new_folders_of_a_command_are_checked_and_hidden_files_are_not(tmp_path:
 
 
 @needs_overlay
+@pytest.mark.parametrize(
+    "command",
+    [
+        "mv fixtures data",
+        "mv fixtures data; echo '# more' >> data/deep/old.py",
+        "mv fixtures/deep/old.py new.py",
+        "mv fixtures/deep/old.py new.py; echo '# more' >> new.py",
+        "cp -r fixtures data; rm -r fixtures; sed -i 's/y/z/' data/deep/old.py",
+    ],
+)
+def test_what_was_broken_before_it_was_moved_is_not_told(tmp_path: Path, command: str):
+    (deep := tmp_path / "ws/fixtures/deep").mkdir(parents=True)
+    (deep / "old.py").write_text("x = [1\ny = 2\nw = 3\n")
+    (deep / "other.json").write_text("{")
+    with Toolbox.open(deep.parents[1], state=tmp_path / "state", settings=False, policy="open") as box:
+        assert problems(box.call("bash", {"command": command})) == NO_PROBLEMS
+
+
+@needs_overlay
+def test_what_breaks_while_it_is_moved_is_told(tmp_path: Path):
+    (fixtures := tmp_path / "ws/fixtures").mkdir(parents=True)
+    (fixtures / "old.py").write_text("x = 1\ny = 2\n")
+    (fixtures / "gone.py").write_text("a = [\n")
+    with Toolbox.open(fixtures.parent, state=tmp_path / "state", settings=False, policy="open") as box:
+        reply = box.call("bash", {"command": "mv fixtures data; echo 'z = [' >> data/old.py; rm data/gone.py"})
+        assert [each.path for each in problems(reply).told] == ["data/old.py"]
+
+
+@needs_overlay
+def test_a_file_that_was_too_large_is_said_with_the_size_that_it_had(tmp_path: Path):
+    (root := tmp_path / "ws").mkdir()
+    size = (root / "a.py").write_text("# more\n" * (MAX_BYTES // 6))
+    with Toolbox.open(root, state=tmp_path / "state", settings=False, policy="open") as box:
+        reply = box.call("bash", {"command": "echo x = 1 > a.py"})
+        assert f"{size:,} bytes, more than {MAX_BYTES:,}" in reply.text
+
+
+@needs_overlay
 def test_a_command_that_breaks_the_syntax_can_be_refused(tmp_path: Path):
     (root := tmp_path / "ws").mkdir()
     (root / "a.py").write_text("x = [1]\n")
@@ -202,3 +240,58 @@ def test_a_checker_does_not_move_a_persistent_shell(tmp_path: Path):
         box.call("Bash", {"command": "mkdir sub; cd sub; echo x > y.txt"})
         box.check()
         assert f"{root}/sub" in box.call("Bash", {"command": "pwd"}).text
+
+
+def find_words(*names: str) -> str:
+    return f"grep -HnE '{'|'.join(names)}' {{files}} | sed 's/:\\([0-9]*\\):/:\\1:1: /'"
+
+
+@needs_overlay
+@pytest.mark.parametrize("shell", ["contained", "brokered"])
+@pytest.mark.parametrize("command", [find_words("BAD"), find_words("BAD").replace("{files}", "*.txt")])
+def test_what_others_changed_between_turns_is_not_told(tmp_path: Path, command: str, shell: str):
+    root, box = checked(tmp_path, Checker("words", ("*.txt",), command), shell=shell)
+    with box:
+        edit(box, "ok", "fine", "a.txt")
+        assert box.check() == NO_PROBLEMS
+        (root / "a.txt").write_text("BAD\nBAD of the user\nfine\n")
+        box.call("read_file", {"path": "a.txt"})
+        edit(box, "fine", "fine\nBAD of the model", "a.txt")
+        assert [each.text for each in box.check().told] == ["BAD of the model"]
+
+
+@needs_overlay
+def test_what_others_changed_does_not_excuse_what_the_turn_changed_before(tmp_path: Path):
+    root, box = checked(tmp_path, Checker("words", ("*.txt",), find_words("BAD").replace("{files}", "*.txt")))
+    with box:
+        (root / "b.txt").write_text("ok\n")
+        box.call("bash", {"command": "echo >> b.txt"})
+        box.check()
+        edit(box, "ok", "BAD of the model", "a.txt", turn="1")
+        (root / "b.txt").write_text("BAD of the user\nok\n")
+        box.call("read_file", {"path": "b.txt"}, turn="1")
+        edit(box, "ok", "fine", "b.txt", turn="1")
+        assert [each.text for each in box.check().told] == ["BAD of the model"]
+
+
+@needs_overlay
+def test_a_checker_that_failed_before_the_change_has_nothing_to_tell(tmp_path: Path):
+    command = f"test -e ready || sleep 30; {find_words('BAD')}"
+    root, box = checked(tmp_path, Checker("words", ("*.txt",), command, timeout_seconds=1))
+    with box:
+        edit(box, "ok", "BAD of the model", "a.txt")
+        (root / "ready").touch()
+        assert box.check().told == ()
+        edit(box, "BAD of the model", "BAD again", "a.txt")
+        assert [each.text for each in box.check().told] == ["BAD again"]
+
+
+@needs_overlay
+def test_a_deleted_file_is_not_given_to_a_checker(tmp_path: Path):
+    command = "for f in {files}; do test -e $f || echo $f:1:1: no such file; done"
+    _, box = checked(tmp_path, Checker("files", ("*.txt",), command))
+    with box:
+        box.call("bash", {"command": "rm a.txt; echo > b.txt"})
+        assert box.check() == NO_PROBLEMS
+        box.call("bash", {"command": "rm b.txt"})
+        assert box.check() == NO_PROBLEMS

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from handhold import Rule, Toolbox
+from handhold import Question, Rule, RunPaused, Toolbox
 from handhold.pipeline import traces
 from tests.suites.machine import has_shadows
 
@@ -137,6 +137,24 @@ def test_spans_hold_no_contents_unless_asked(box: Toolbox, telemetry: Telemetry,
     told = dict(telemetry.spans[-1].attributes or {})
     assert "secret_word" in str(told["gen_ai.tool.call.result"])
     assert "a.py" in str(told["gen_ai.tool.call.arguments"])
+
+
+def test_a_call_that_is_interrupted_by_a_question_leaves_no_content_in_its_span(tmp_path: Path, telemetry: Telemetry):
+    class Interrupted(Exception):
+        pass
+
+    def ask(question: Question) -> Any:
+        raise RunPaused(Interrupted({"diff": question.diff}))
+
+    (root := tmp_path / "asked").mkdir()
+    options: dict[str, Any] = {"state": tmp_path / "state", "settings": False, "policy": "ask", "approver": ask}
+    with Toolbox.open(root, **options) as opened, pytest.raises(Interrupted, match="secret_word"):
+        opened.call("write_file", {"path": "a.txt", "content": "secret_word\n"})
+    (span,) = telemetry.spans
+    assert "secret_word" not in span.to_json()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, None)
+    assert str((span.attributes or {})["error.type"]).endswith("Interrupted")
+    assert span.events == ()
 
 
 def test_a_span_belongs_to_the_one_around_the_call(box: Toolbox, telemetry: Telemetry):

@@ -97,7 +97,7 @@ class ChangeCommitter:
             )
         context.decision, context.changed_count = decision, len(files)
         if self._checkers:
-            self._checkers.add_changed((change.path for change in files), context.call.turn)
+            self._checkers.add_changed(files, context.call.turn)
         try:
             remember(written)
         except ToolError:
@@ -107,7 +107,7 @@ class ChangeCommitter:
     def _check(self, context: CallContext, request: Request, files: Sequence[FileChange]) -> None:
         """Find what the changes break. Raise BrokenSyntax if they are refused for it."""
         if self._checkers:
-            self._checkers.prepare(change.path for change in files)
+            self._checkers.prepare(files)
         if self._problems is None:
             return
         found = self._problems.find(files, lambda place: self._session.format_requested_path(place, request))

@@ -12,6 +12,7 @@ from threading import Lock
 from handhold.core.change_diff import shorten_path
 from handhold.core.checkers import FILES_PLACEHOLDER, Checker, Report, parse_reports
 from handhold.core.errors import ToolError
+from handhold.core.plans import FileChange
 from handhold.core.problems import NO_PROBLEMS, Problem, Problems, select
 from handhold.logs import log_swallowed
 from handhold.pipeline.session import Session
@@ -31,14 +32,22 @@ class CheckerRunner:
         self._run = run
         self._known: dict[str, dict[str, Counter[str]]] = {each.name: {} for each in checkers}  # messages by file
         self._failed: set[str] = set()  # checkers whose failure was told
+        self._hashes: dict[str, str] = {}  # of the contents that calls found or left; "" for no file
         self._changed: dict[str, None] = {}  # since the last run
         self._turn = ""
         self._lock = Lock()
 
-    def prepare(self, paths: Iterable[str]) -> None:
-        """Before files change for the first time: remember what the checkers say about them."""
+    def prepare(self, changes: Iterable[FileChange]) -> None:
+        """Before files change: remember what the checkers say about them, if that is not known or somebody else has
+        changed them since."""
         with self._lock:
-            self._prepare([self._shorten(path) for path in paths])
+            before = {self._shorten(each.path): each.before.hash if each.before else "" for each in changes}
+            before = {path: hash for path, hash in before.items() if path not in self._changed}
+            changed = [path for path, hash in before.items() if self._hashes.get(path, hash) != hash]
+            self._hashes |= before
+            for checker in self._checkers:
+                self._forget(checker, changed)
+                self._prepare(checker, before)
 
     def prepare_all(self) -> None:
         """The same, where it is not known which files will change."""
@@ -47,9 +56,11 @@ class CheckerRunner:
                 if FILES_PLACEHOLDER not in checker.command:
                     self._remember(checker, ())
 
-    def add_changed(self, paths: Iterable[str], turn: str) -> None:
+    def add_changed(self, changes: Iterable[FileChange], turn: str) -> None:
         with self._lock:
-            self._changed |= dict.fromkeys(map(self._shorten, paths))
+            after = {self._shorten(each.path): each.after.hash if each.after else "" for each in changes}
+            self._hashes |= after
+            self._changed |= dict.fromkeys(after)
             self._turn = turn
 
     def report(self, turn: str | None) -> Problems:
@@ -60,20 +71,29 @@ class CheckerRunner:
             changed, self._changed = list(self._changed), {}
             found, notes = list[list[Problem]](), list[str]()
             for checker in self._checkers:
-                files = [path for path in changed if checker.matches(path)][:MAX_FILES]
-                if files:
-                    self._check(checker, files, found, notes)
+                files = [path for path in changed if checker.matches(path)]
+                existing = [path for path in files if self._exists(path)][:MAX_FILES]
+                if existing:
+                    self._check(checker, existing, found, notes)
+                for path in set(files).difference(existing):
+                    self._known[checker.name].pop(path, None)
             return select(found, notes)
 
-    def _prepare(self, paths: Sequence[str]) -> None:
-        for checker in self._checkers:
-            known = self._known[checker.name]
-            files = [path for path in paths if checker.matches(path)][:MAX_FILES]
-            if FILES_PLACEHOLDER in checker.command:
-                self._remember(checker, [path for path in files if path not in known and self._exists(path)])
-                known |= {path: Counter() for path in files if path not in known}
-            elif files:
-                self._remember(checker, ())
+    def _forget(self, checker: Checker, paths: Sequence[str]) -> None:
+        known = self._known[checker.name]
+        if FILES_PLACEHOLDER not in checker.command and any(map(checker.matches, paths)):
+            paths = [path for path in known if path not in self._changed]
+        for path in paths:
+            known.pop(path, None)
+
+    def _prepare(self, checker: Checker, hashes: Mapping[str, str]) -> None:
+        known = self._known[checker.name]
+        files = [path for path in hashes if checker.matches(path)][:MAX_FILES]
+        if FILES_PLACEHOLDER in checker.command:
+            self._remember(checker, [path for path in files if path not in known and hashes[path]])
+            known |= {path: Counter() for path in files if path not in known and not hashes[path]}
+        elif files:
+            self._remember(checker, ())
 
     def _remember(self, checker: Checker, files: Sequence[str]) -> None:
         known = self._known[checker.name]
@@ -82,17 +102,18 @@ class CheckerRunner:
         reports = self._collect(checker, files)
         if reports is not None:
             known.update({path: Counter() for path in files or (WHOLE_PROJECT,)})
-            known.update(_count(reports))
+            known.update({path: count for path, count in _count(reports).items() if path not in self._changed})
 
     def _check(self, checker: Checker, files: Sequence[str], found: list[list[Problem]], notes: list[str]) -> None:
         known = self._known[checker.name]
-        if WHOLE_PROJECT not in known and not all(path in known for path in files):
-            return self._note_failure(checker, notes)  # nothing to compare with
-        reports = self._collect(checker, files)
+        comparable = files if WHOLE_PROJECT in known else [path for path in files if path in known]
+        reports = self._collect(checker, comparable) if comparable else None
+        if reports is None or len(comparable) < len(files):
+            self._note_failure(checker, notes)
         if reports is None:
-            return self._note_failure(checker, notes)
+            return
         counts = _count(reports)
-        for path in files:
+        for path in comparable:
             before = Counter(known.get(path, Counter()))
             new: list[Report] = []
             for report in (each for each in reports if each.path == path):
@@ -102,9 +123,8 @@ class CheckerRunner:
                     new.append(report)
             if new and self._session.is_visible(self._resolve(path)):
                 found.append([self._describe(checker, each) for each in new])
-        known.update({path: Counter() for path in files})
+        known.update({path: Counter() for path in comparable})
         known.update(counts)
-        return None
 
     def _note_failure(self, checker: Checker, notes: list[str]) -> None:
         if checker.name not in self._failed:

@@ -155,9 +155,7 @@ class CommandRunner:
                 action = "input"
             case JobStop():
                 action = "stop"
-        state = self.shell.job(request)
-        state = replace(state, output=self._session.redaction.redact_output(state.output))
-        result = run.conclude_job(action, state)
+        result = run.conclude_job(action, self.shell.job(request))
         return self._responder.reply_and_record(context, request, result)
 
     # --- before it runs
@@ -201,9 +199,7 @@ class CommandRunner:
     ) -> Reply:
         """Commit the effects of a finished command, or reply why they were discarded."""
         effects = self._review(finished)
-        redaction, format_path = self._session.redaction, self._session.format_path
-        redact = redaction.make_redactor(started)
-        finished = replace(finished, output=redaction.redact_output(finished.output))
+        redact, format_path = self._session.redaction.make_redactor(started), self._session.format_path
         # A command can put a secret into the name of a file.
         ran = run.conclude(request, replace(finished, effects=effects), lambda place: redact(format_path(place)))
         if effects is None or not (effects.files or effects.refused):

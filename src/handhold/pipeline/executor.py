@@ -128,7 +128,7 @@ class CallExecutor:
         tracker, pages = self._session.tracker, plan.pages if isinstance(plan, Answer) else ()
         result = plan.result
         if any(page.path.startswith(f"{RESULTS_PATH}/") for page in pages):
-            result = self._session.redaction.redact_page(result)
+            result = self._session.redaction.redact_page(result, self._session.files.read_page)
         reply = self._responder.reply(context, request, result)
         hashes = [tracker.hash_page_file(page) for page in pages]
         with self._session.store.one_transaction():

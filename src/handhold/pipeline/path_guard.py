@@ -54,3 +54,6 @@ class PolicyPathGuard:
 
     def redaction(self) -> Redaction | None:
         return self._session.files.with_io_timeout(self._session.redaction.get_values, lambda: None)
+
+    def redact_tokens(self, text: str) -> str:
+        return self._session.redaction.redact_tokens(text)

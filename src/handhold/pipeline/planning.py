@@ -1,7 +1,7 @@
 """Plans a request: checks that its paths may be used, and computes what it would do. Nothing is changed."""
 
 from handhold.core import tools
-from handhold.core.errors import Denied, ReadOnly
+from handhold.core.errors import Denied, ReadOnly, ToolError
 from handhold.core.plans import Answer, Changes, Command, Convert, JobAction, Restart, Search
 from handhold.core.ports.conversion import Converter
 from handhold.core.ports.journal import CallDecision
@@ -10,6 +10,7 @@ from handhold.core.ports.search import Searcher
 from handhold.core.requests import Read, ReadMany, Request, SearchRequest
 from handhold.core.results import GrepResult, Result
 from handhold.core.tools.grep import redact_hits
+from handhold.logs import log_swallowed
 from handhold.pipeline.session import Session
 
 READ_REQUESTS = Read | ReadMany | SearchRequest  # requests that change nothing
@@ -57,4 +58,13 @@ class Planner:
         """Search hits with secret values and tokens redacted."""
         if not isinstance(result, GrepResult) or not result.files:
             return result
-        return redact_hits(result, self._session.redaction.make_redactor(searching=True))
+        return redact_hits(result, self._session.redaction.make_redactor(searching=True), self._read_line)
+
+    def _read_line(self, path: str, number: int, width: int) -> str:
+        """The beginning of a line; nothing if the file is gone."""
+        try:
+            lines = self._session.view.page(path, number, 1, width).lines
+        except ToolError:
+            log_swallowed()
+            return ""
+        return lines[0].text if lines else ""

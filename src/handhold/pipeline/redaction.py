@@ -10,11 +10,11 @@ from functools import lru_cache
 from time import monotonic
 from typing import Any, cast
 
-from handhold.core.facts import CommandOutput, PageLine
+from handhold.core.facts import Page, PageLine
 from handhold.core.results import ReadManyResult, Result, TextResult
 from handhold.core.text.redaction import Redaction, can_contain_secret
 from handhold.core.text.secrets import Secret, find_secrets
-from handhold.core.text.token_rules import ENVIRONMENT_RULE, make_token_redactor
+from handhold.core.text.token_rules import ENVIRONMENT_RULE, MAX_KEY_CHARS, MAX_KEY_LINES, make_token_redactor
 from handhold.logs import redact_with
 from handhold.pipeline.secret_files import SecretFiles
 
@@ -74,26 +74,31 @@ class OutputRedaction:
         """Well-known tokens only: known values were replaced when the text was collected."""
         return self._redact_tokens(text)
 
-    def redact_output(self, output: CommandOutput) -> CommandOutput:
-        """What a reply shows of a command's output."""
-        head, tail = map(self._redact_tokens, (output.head, output.tail))
-        return output if (head, tail) == (output.head, output.tail) else replace(output, head=head, tail=tail)
+    def redact_page(self, result: Result, read_page: Callable[[str, int, int, int], Page]) -> Result:
+        """A page of a kept output: its file has no known values, but well-known tokens are only looked for here.
 
-    def redact_page(self, result: Result) -> Result:
-        """A page of a kept output: its file has no known values, but well-known tokens are only looked for here."""
+        They may begin before the page, and end where its lines are cut.
+        """
         match result:
-            case TextResult(lines=lines):
-                text = "\n".join(line.text for line in lines)
-                if (redacted := self._redact_tokens(text)) == text:
-                    return result
-                shown = redacted.split("\n")  # fewer lines, if one secret had several
-                cut = [line.omitted_chars for line in lines] if len(shown) == len(lines) else [0] * len(shown)
-                return replace(result, lines=tuple(map(PageLine, shown, cut)))
+            case TextResult(path=path, first=first, lines=lines) if lines:
+                before = min(first - 1, MAX_KEY_LINES)
+                width = max(len(line.text) for line in lines) + MAX_KEY_CHARS
+                whole = read_page(path, first - before, before + len(lines), width).lines
+                redacted = self._redact_tokens("\n".join(line.text for line in whole)).split("\n")
+                shown = map(_redact_line, lines, whole[before:], redacted[before:])
+                return replace(result, lines=tuple(shown))
             case ReadManyResult(files=files):
-                pages = (self.redact_page(each) if isinstance(each, TextResult) else each for each in files)
+                pages = (self.redact_page(each, read_page) if isinstance(each, TextResult) else each for each in files)
                 return ReadManyResult(tuple(pages))  # pyright: ignore[reportArgumentType]
             case _:
                 return result
+
+
+def _redact_line(shown: PageLine, whole: PageLine, redacted: str) -> PageLine:
+    if redacted == whole.text:
+        return shown
+    text = redacted[: len(shown.text)] if shown.omitted_chars else redacted
+    return PageLine(text, len(redacted) - len(text) + whole.omitted_chars)
 
 
 @lru_cache(maxsize=16)

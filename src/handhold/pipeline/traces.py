@@ -75,8 +75,16 @@ class CallObserver:
         if call_id:
             attributes["gen_ai.tool.call.id"] = call_id
         started = perf_counter()
-        with self._tracer.start_as_current_span(f"execute_tool {tool}", attributes=attributes) as span:
-            reply, context = execute()
+        # An exception that stops a run to ask has the question as its text, and so a diff.
+        with self._tracer.start_as_current_span(
+            f"execute_tool {tool}", attributes=attributes, record_exception=False, set_status_on_exception=False
+        ) as span:
+            try:
+                reply, context = execute()
+            except BaseException as error:
+                span.set_attribute("error.type", type(error).__qualname__)
+                span.set_status(StatusCode.ERROR)
+                raise
             size = len(reply.text.encode("utf-8", "surrogatepass"))
             if span.is_recording():
                 span.set_attributes(describe_call(arguments, reply, context, size))

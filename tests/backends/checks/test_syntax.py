@@ -158,6 +158,53 @@ def test_a_template_is_not_yaml():
     assert SYNTAX.find_new_errors("values.yaml", None, b"a: {{ .Values.a }}\n{{- if x }}\nb: 1\n{{- end }}\n") == ()
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('a: "{{ x }}"\nb:\n  c: 1\n', 'a: "{{ x }}"\nb:\n  {{- if y }}\n  c: 1\n  {{- end }}\n'),
+        ("a:\n  b: 1\n", "a:\n  {{- toYaml .Values.a | nindent 2 }}\n"),
+        ("a: 1\n", "{% if x %}\na: 1\n{% endif %}\n"),
+        ("a: 1\n", "a: {{ x }} y\n"),
+        ("- a\n", "- {{ x }} y\n"),
+    ],
+)
+def test_yaml_may_become_a_template(before: str, after: str):
+    assert SYNTAX.find_new_errors("a.yaml", before.encode(), after.encode()) == ()
+
+
+@pytest.mark.parametrize("line", ['name: "{{ item }}"', "name: ${{ matrix.python }}", "name: x-{{ y }}"])
+def test_yaml_with_expressions_in_its_values_is_yaml(line: str):
+    assert SYNTAX.find_new_errors("a.yaml", f"{line}\na: [1]\n".encode(), f"{line}\na: [1\n".encode())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [".devcontainer.json", "devcontainer.json", "babel.config.json", ".babelrc.json", "deno.json", "turbo.json"],
+)
+def test_comments_are_usual_in_some_settings(name: str):
+    assert SYNTAX.find_new_errors(f"/ws/{name}", b'{"a": 1}\n', b'{\n  // why\n  "a": 1,\n}\n') == ()
+    assert SYNTAX.find_new_errors("/ws/a.json", b'{"a": 1}\n', b'{\n  // why\n  "a": 1\n}\n')
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("de.ts", '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE TS>\n<TS version="2.1" language="de"></TS>\n'),
+        ("a.js", "/**\n * @flow strict\n */\ntype A = {| x: number |};\nexport function f(x: ?string): number {}\n"),
+        ("a.sh", "#!/usr/bin/env zsh\nfor f in **/*(.); do echo ${f:t}; done\nprint -l ${(s:,:)x}\n"),
+        ("a.sh", "#compdef a\nprint -l ${(s:,:)x}\n"),
+    ],
+)
+def test_a_text_that_says_it_is_of_another_language_is_not_checked(name: str, text: str):
+    for before in (None, text.encode() + b"\n"):
+        assert SYNTAX.find_new_errors(name, before, text.encode()) == ()
+
+
+@pytest.mark.parametrize("line", ["#!/bin/sh", "#!/usr/bin/env -S bash -e", "#!/bin/dash", "# flow"])
+def test_a_script_of_a_shell_like_bash_is_checked(line: str):
+    assert SYNTAX.find_new_errors("a.sh", None, f"{line}\nif true; then\n  echo a\n".encode())
+
+
 def notebook(*sources: str) -> bytes:
     cells = [
         {"cell_type": "code", "id": f"c{n}", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
@@ -173,3 +220,27 @@ def test_a_notebook_is_checked_by_cell():
     assert error == TextError(3, 5, "'(' was never closed", 3, "c1", "y = (2")
     assert SYNTAX.find_new_errors("a.ipynb", before, notebook("x = (1", "%%bash\nif", "await f()", "?print")) == ()
     assert SYNTAX.find_new_errors("a.ipynb", before, after[:-3])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "files = !ls *.csv\nprint(files)",
+        "a, b = !git status",
+        "r = %timeit -o f()",
+        "!pip install a \\\n    b \\\n    c\nx = 1",
+        "%pip install a \\\n    b",
+        "# a comment\n\n%%bash\nls -la | grep x",
+        "if x:\n    !ls",
+        "%matplotlib inline\nx = (\n    'a %s'\n    % b\n)",
+        "x = (a\n     %b)",
+    ],
+)
+def test_lines_for_ipython_are_no_errors(source: str):
+    assert SYNTAX.find_new_errors("a.ipynb", notebook("x = 1"), notebook("x = 1", source)) == ()
+
+
+def test_an_error_after_a_line_for_ipython_has_its_own_line():
+    source = "!pip install a \\\n    b\nx = (1"
+    (error,) = SYNTAX.find_new_errors("a.ipynb", notebook("x = 1"), notebook("x = 1", source))
+    assert (error.line, error.text) == (3, "x = (1")

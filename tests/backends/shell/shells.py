@@ -51,6 +51,9 @@ class NamesOnly:
     def redaction(self) -> None:
         return None
 
+    def redact_tokens(self, text: str) -> str:
+        return text
+
 
 class Bench:
     """A workspace and shells on it."""

@@ -13,10 +13,8 @@ from handhold.backends.shell.output import (
     RING_BYTES,
     SPILL_THRESHOLD_BYTES,
     OutputSink,
-    drop_partial_end,
-    drop_partial_start,
-    take_head_and_tail,
 )
+from handhold.backends.shell.output_ends import drop_partial_end, drop_partial_start, take_head_and_tail
 from handhold.backends.shell.result_store import ResultStore
 from handhold.core.facts import CommandOutput
 

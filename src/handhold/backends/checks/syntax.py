@@ -38,14 +38,25 @@ LANGUAGES: dict[str, str] = {
 }
 # Settings of editors and compilers, in which comments are usual although their names end in .json.
 _WITH_COMMENTS = re.compile(
-    r"(?:^|/)(?:[tj]sconfig[^/]*|\.eslintrc|api-extractor|devcontainer|\.?babel\.?(?:rc)?|\.swcrc)\.json$|/\.vscode/"
+    r"(?:^|/)(?:[tj]sconfig[^/]*|\.eslintrc|api-extractor|\.?devcontainer|\.?babel(?:rc|\.config)?|\.swcrc|deno|turbo)\.json$"
+    r"|/\.vscode/"
 )
-_TEMPLATE = re.compile(r"\{\{|\{%|<%|^\s*#\{", re.MULTILINE)  # YAML and the like that a program completes first
+# YAML and the like that a program completes first. A file becomes that only by lines or values of this kind.
+_TEMPLATE = re.compile(r"\{\{|\{%|<%|^\s*#\{", re.MULTILINE)
+_TEMPLATE_LINE = re.compile(r"\{%|<%|(?:^|[:=-][ \t])[ \t]*[{#]\{", re.MULTILINE)
+# How a file begins that is in another language than its name says: Flow, Qt's translations, other shells.
+_OTHER_LANGUAGE = {
+    "javascript": re.compile(r"\s*/[/*][^;{]{0,2000}?@flow\b"),
+    "typescript": re.compile(r"\s*<(?:\?xml|!DOCTYPE TS|TS)\b"),
+    "bash": re.compile(r"#!(?!.*\b(?:ba|da|k|mk|a)?sh\b)|#(?:compdef|autoload)\b"),
+}
 _CONFLICT_START = re.compile(r"^<<<<<<< ", re.MULTILINE)
 _CONFLICT_END = re.compile(r"^>>>>>>> ", re.MULTILINE)
 _LINE_NUMBER = re.compile(r"^ {0,5}\d+→", re.MULTILINE)
 _FENCE = re.compile(r"^```", re.MULTILINE)
-_MAGIC_LINE = re.compile(r"^([ \t]*)[%!?].*|^([ \t]*)\w[\w.]*\?{1,2}[ \t]*$", re.MULTILINE)
+_MAGIC = r"(?:%{1,2}[A-Za-z]|!).*(?:(?<=\\)\n.*)*"  # with the lines that continue it
+_MAGIC_LINE = re.compile(rf"^([ \t]*)(?:(?:[\w., \t]+=[ \t]*)?{_MAGIC}|\?.*|\w[\w.]*\?{{1,2}}[ \t]*$)", re.MULTILINE)
+_MAGIC_CELL = re.compile(r"(?:[ \t]*(?:#.*)?\n)*[ \t]*%%")
 
 
 class LanguageSyntax:
@@ -62,9 +73,9 @@ class LanguageSyntax:
         old = None if before is None else _decode(before)
         if language == "notebook":
             return tuple(_find_new_cell_errors(old, new))
-        if old is None and language in ("yaml", "toml") and _TEMPLATE.search(new):
-            return ()
-        found = [*_find_foreign_lines(old or "", new)] or _find_new_errors(_get_finder(language), old, new)
+        found: Sequence[TextError] = [*_find_foreign_lines(old or "", new)]
+        if not found and not _is_in_other_language(language, old, new):
+            found = _find_new_errors(_get_finder(language), old, new)
         return tuple(_add_lines(found, new))
 
 
@@ -77,6 +88,15 @@ def _get_language(path: str) -> str | None:
     if language == "yaml" and not data_errors.has_yaml_parser():
         return None
     return language
+
+
+def _is_in_other_language(language: str, old: str | None, new: str) -> bool:
+    if language in ("yaml", "toml"):
+        if old is None:
+            return bool(_TEMPLATE.search(new))
+        return len(_TEMPLATE_LINE.findall(new)) > len(_TEMPLATE_LINE.findall(old))  # else it was YAML with them
+    begins = _OTHER_LANGUAGE.get(language)
+    return begins is not None and bool(begins.match(new))
 
 
 def _decode(data: bytes) -> str | None:
@@ -193,8 +213,8 @@ def _find_new_cell_errors(old: str | None, new: str) -> list[TextError]:
     known = {cell.source for cell in _parse_cells(old or "")}
     found: list[TextError] = []
     for cell in _parse_cells(new):
-        if cell.source not in known and not cell.source.lstrip().startswith("%%"):
-            source = _MAGIC_LINE.sub(r"\1\2pass", cell.source)
+        if cell.source not in known and not _MAGIC_CELL.match(cell.source) and python_errors.find_errors(cell.source):
+            source = _MAGIC_LINE.sub(lambda found: f"{found[1]}pass" + "\n" * found[0].count("\n"), cell.source)
             errors = _add_lines(python_errors.find_errors(source), cell.source)
             found += (replace(each, cell=cell.name or str(cell.number)) for each in errors)
     return found

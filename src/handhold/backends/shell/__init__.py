@@ -178,7 +178,13 @@ class SandboxedShell:
             # On an overlay, what the command moves or removes stays where it is until its changes are committed.
             is_lazy = overlay is not None and not self._sandbox.broker
             redaction, find_redaction = (None, self._guard.redaction) if is_lazy else (self._guard.redaction(), None)
-            sink = OutputSink(self._results, redaction=redaction, find_redaction=find_redaction, watch=on_output)
+            sink = OutputSink(
+                self._results,
+                redaction=redaction,
+                find_redaction=find_redaction,
+                redact_tokens=self._guard.redact_tokens,
+                watch=on_output,
+            )
             stack.callback(sink.drop)
             denied_paths = self._list_denied_paths()
             mounts = self._prepare_direct_mounts(stack) if overlay is None else overlay.mounts
@@ -289,7 +295,13 @@ class SandboxedShell:
         def create_job() -> BackgroundJob:
             with self._use_loopback(create=True):
                 status = add_hidden_paths(replace(self.sandbox, shadow=False), denied_paths, self._first_root)
-                sink = OutputSink(self._results, redaction=redaction, spill_threshold=0, ring_bytes=SMALL_RING_BYTES)
+                sink = OutputSink(
+                    self._results,
+                    redaction=redaction,
+                    redact_tokens=self._guard.redact_tokens,
+                    spill_threshold=0,
+                    ring_bytes=SMALL_RING_BYTES,
+                )
                 return BackgroundJob(begin, sink, run.timeout_seconds, status, outcome)
 
         return self._jobs.start(create_job, run.chars)

@@ -1,11 +1,13 @@
 """Credentials for git without showing them: a helper over a Unix socket that answers for the user's chosen hosts only.
 
 Inside the sandbox, git asks its own `credential-cache` helper, which talks to the socket. Outside, the user's own
-helpers are asked once, by `git credential fill`. The password is in no variable and no file of the sandbox, only in
-the memory of whoever asks; any command may ask. Whatever git would store or erase is ignored.
+helpers are asked, by `git credential fill`: once, and again when git erases what a server has refused. The password is
+in no variable and no file of the sandbox, only in the memory of whoever asks; any command may ask. Whatever git would
+store is ignored, and the user's helpers are not told what it erases.
 """
 
 import os
+import re
 import socket
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,8 @@ MAX_REQUEST_BYTES = 64 * 1024
 REQUEST_TIMEOUT_SECONDS = 10.0
 FILL_TIMEOUT_SECONDS = 20.0  # for the user's helpers
 
+_TOKEN_AS_NAME = re.compile(r"(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{16,}")  # some hosts take it instead of a name
+
 Credential = Mapping[str, str]  # username and password
 
 
@@ -35,7 +39,7 @@ class CredentialServer:
 
     hosts: Sequence[CredentialHost]
     path: str  # of the socket, outside
-    learn: Callable[[str, str], None] | None  # gets each host with its password, before anybody else does
+    learn: Callable[[str, str], None] | None  # gets each host with what is secret there, before anybody else does
     _listener: socket.socket | None = None
     _known: dict[CredentialHost, Credential] = field(default_factory=dict[CredentialHost, Credential])
     _lock: Lock = field(default_factory=Lock)
@@ -84,9 +88,14 @@ class CredentialServer:
             try:
                 request = _parse(_receive(connection))
                 asked = CredentialHost(request.get("protocol", ""), request.get("host", "").lower())
-                if request.get("action") == "get" and asked in self.hosts:
-                    found = self._find(asked)
-                    connection.sendall("".join(f"{key}={found[key]}\n" for key in found).encode())
+                match request.get("action"):
+                    case "get" if asked in self.hosts:
+                        found = self._find(asked)
+                        connection.sendall("".join(f"{key}={found[key]}\n" for key in found).encode())
+                    case "erase":
+                        self._forget(asked, request.get("password"))
+                    case _:
+                        pass
             except OSError:
                 log_swallowed()
 
@@ -95,10 +104,18 @@ class CredentialServer:
             if host not in self._known:
                 found = fill_credential(host)
                 if password := found.get("password"):
-                    if self.learn:
-                        self.learn(host.host, password)
+                    username = found.get("username", "")
+                    for secret in (password, username) if _TOKEN_AS_NAME.search(username) else (password,):
+                        if self.learn:
+                            self.learn(host.host, secret)
                     self._known[host] = found
             return self._known.get(host, {})
+
+    def _forget(self, host: CredentialHost, password: str | None) -> None:
+        """Ask again next time, unless this is an earlier password."""
+        with self._lock:
+            if password in (None, self._known.get(host, {}).get("password")):
+                self._known.pop(host, None)
 
 
 def fill_credential(host: CredentialHost) -> Credential:

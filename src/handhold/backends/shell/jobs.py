@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from secrets import token_hex
 from threading import Event, Lock, Thread
 
-from handhold.backends.shell.output import OutputSink, decode
+from handhold.backends.shell.output import OutputSink
+from handhold.backends.shell.output_ends import decode
 from handhold.backends.shell.process import KILL_TIMEOUT_SECONDS, CommandProcess
 from handhold.core.errors import NoShell, NoSuchJob, SystemFailure, ToolError
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus, UndoScope
@@ -91,7 +92,7 @@ class BackgroundJob:
         text, replaced = decode(data)
         self.shown_offset = start + len(data)
         output = CommandOutput(
-            render_terminal_text(text),
+            self._sink.redact_page(start, render_terminal_text(text)),
             total_bytes=self._sink.total - start,
             total_lines=data.count(b"\n") + (not data.endswith(b"\n") and bool(data)),
             handle=self._sink.handle,

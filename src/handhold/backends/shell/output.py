@@ -8,16 +8,24 @@ import codecs
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import NoReturn
 
+from handhold.backends.shell.output_ends import (
+    RedactText,
+    decode,
+    drop_partial_end,
+    drop_partial_start,
+    take_head,
+    take_head_and_tail,
+)
 from handhold.backends.shell.result_store import ResultStore, SpillFile
 from handhold.core.errors import ToolError
 from handhold.core.facts import CommandOutput
 from handhold.core.text.redaction import Redaction, Redactor, can_contain_secret
 from handhold.core.text.terminal import render_terminal_text
+from handhold.core.text.token_rules import MAX_KEY_CHARS
 
 RING_BYTES = 1024**2  # a quarter is read at once; a larger ring is not faster, and costs time at every start
 SMALL_RING_BYTES = RING_BYTES // 4  # for outputs of which there may be many
@@ -42,8 +50,9 @@ _ring_pool: list[bytearray] = []  # one is reused: allocating it takes longer th
 class OutputSink:
     """Collects output as it arrives. The file gets all of it up to `results.max_bytes`, beyond that its two ends.
 
-    Redacted secrets are never in the ring or in the file. `find_redaction` may have to look at many files, so it is
-    called once there is output that could contain a secret: many commands print less.
+    Known secrets are never in the ring or in the file. `find_redaction` may have to look at many files, so it is
+    called once there is output that could contain one: many commands print less. `redact_tokens` is slower than output
+    comes: it gets what is shown, before lines are cut.
     """
 
     def __init__(
@@ -52,6 +61,7 @@ class OutputSink:
         *,
         redaction: Redaction | None = None,
         find_redaction: FindRedaction | None = None,
+        redact_tokens: RedactText = str,
         watch: Callable[[str], None] | None = None,
         spill_threshold: int = SPILL_THRESHOLD_BYTES,
         ring_bytes: int = RING_BYTES,
@@ -70,6 +80,7 @@ class OutputSink:
         self._max_spill_bytes = max(results.max_bytes - ring_bytes, ring_bytes)
         self._find_redaction = find_redaction  # None once it was called
         self._redactor = Redactor(redaction) if redaction else None
+        self._redact_tokens = redact_tokens
         self._unscreened = b""  # output so far, until then
         self.lookup_seconds = 0.0  # how long the command may have waited for it
         self._watcher = _OutputWatcher(watch) if watch else None
@@ -192,12 +203,18 @@ class OutputSink:
             return whole
         beginning = self._head or bytes(self._view[: min(self.total, HEAD_BYTES)])
         if first_bytes:
-            ends = take_head(beginning, lines=self.lines, max_bytes=first_bytes)
+            ends = take_head(beginning, lines=self.lines, max_bytes=first_bytes, redact=self._redact_tokens)
         else:
             width = max(1, min(MAX_LINE_CHARS, chars // (2 * lines)))
             ending = self._read_tail(HEAD_BYTES)
             ends = take_head_and_tail(
-                beginning, ending, total=self.total, lines=self.lines, max_lines=lines, width=width
+                beginning,
+                ending,
+                total=self.total,
+                lines=self.lines,
+                max_lines=lines,
+                width=width,
+                redact=self._redact_tokens,
             )
         handle, kept = self._finish_spill()
         return CommandOutput(
@@ -219,18 +236,34 @@ class OutputSink:
         """
         with self._lock:
             total = self.total
-            # The next piece overwrites the oldest data.
-            in_ring = max(0, total - self._ring_bytes + self._chunk_bytes)
-            if offset >= in_ring:
-                data = self._read_tail(max(0, total - offset))[:size]
-            else:
-                data = self._spill.read(offset, max(0, min(size, self._spilled_bytes - offset))) if self._spill else b""
+            data = self._read_kept(offset, size)
             if not data:
-                offset = min(max(offset, in_ring), total)
+                offset = min(max(offset, self._first_in_ring), total)
                 data = self._read_tail(total - offset)[:size]
         if offset + len(data) == total:
             return offset, data if ended else drop_partial_end(data)
         return offset, data[: data.rfind(b"\n") + 1] or drop_partial_end(data)
+
+    def redact_page(self, offset: int, text: str) -> str:
+        """A page from this offset, as text, without tokens: also those that begin before it."""
+        if not text:
+            return text
+        with self._lock:
+            start = max(0, offset - MAX_KEY_CHARS)
+            before = decode(drop_partial_start(self._read_kept(start, offset - start)))[0]
+        lines = before.count("\n")
+        shown_before = self._redact_tokens(before).split("\n")[lines]
+        line = self._redact_tokens(before + text).split("\n", lines)[lines]
+        return line.removeprefix(shown_before)
+
+    def _read_kept(self, offset: int, size: int) -> bytes:
+        if offset >= self._first_in_ring:
+            return self._read_tail(max(0, self.total - offset))[:size]
+        return self._spill.read(offset, max(0, min(size, self._spilled_bytes - offset))) if self._spill else b""
+
+    @property
+    def _first_in_ring(self) -> int:
+        return max(0, self.total - self._ring_bytes + self._chunk_bytes)  # the next piece overwrites the oldest data
 
     @property
     def handle(self) -> str:
@@ -266,6 +299,7 @@ class OutputSink:
         shown = render_terminal_text(text)
         if len(shown) > chars:
             return None
+        shown = self._redact_tokens(shown)
         return CommandOutput(shown, total_bytes=self.total, total_lines=self.lines, has_undecodable_bytes=replaced)
 
     def _finish_spill(self) -> tuple[str, int]:
@@ -286,84 +320,6 @@ class OutputSink:
 
 def _raise(error: Exception) -> NoReturn:
     raise error
-
-
-def decode(data: bytes) -> tuple[str, bool]:
-    """As text, and whether bytes were replaced."""
-    try:
-        return data.decode(), False
-    except UnicodeDecodeError:
-        return data.decode(errors="replace"), True
-
-
-def drop_partial_start(data: bytes) -> bytes:
-    """Drop a character that was cut off at the start."""
-    start = 0
-    while start < min(3, len(data)) and data[start] & 0xC0 == 0x80:  # a continuation byte
-        start += 1
-    return data[start:]
-
-
-def drop_partial_end(data: bytes) -> bytes:
-    """Drop a character that was cut off at the end."""
-    for back in range(1, min(4, len(data)) + 1):
-        lead = data[-back]
-        if lead & 0xC0 != 0x80:  # not a continuation byte
-            length = 4 if lead >= 0xF0 else 3 if lead >= 0xE0 else 2 if lead >= 0xC0 else 1
-            return data[:-back] if length > back else data
-    return data
-
-
-@dataclass(frozen=True)
-class OutputEnds:
-    """The first and last lines of an output, each cut to a width, and the number of lines between them."""
-
-    head: list[str]
-    tail: list[str]
-    left_out: int
-    replaced: bool
-
-
-def take_head(beginning: bytes, *, lines: int, max_bytes: int) -> OutputEnds:
-    """The first bytes only, in complete characters."""
-    text, replaced = decode(drop_partial_end(beginning))
-    head = drop_partial_end(render_terminal_text(text).encode()[:max_bytes]).decode()
-    return OutputEnds([head], [], lines - head.count("\n"), replaced)
-
-
-def take_head_and_tail(
-    beginning: bytes, ending: bytes, *, total: int, lines: int, max_lines: int, width: int
-) -> OutputEnds:
-    """At most `max_lines` from each end. No line is shown twice, except that a long line may show both its ends."""
-    cut_after, cut_before = len(beginning) < total, len(ending) < total
-    first, head_replaced = decode(drop_partial_end(beginning) if cut_after else beginning)
-    last, tail_replaced = decode(drop_partial_start(ending) if cut_before else ending)
-    head = render_terminal_text(first.removesuffix("\n")).split("\n")
-    in_part = cut_after and len(head) <= max_lines and not first.endswith("\n")
-    head = head[:max_lines]
-    tail = render_terminal_text(last.removesuffix("\n")).split("\n")
-    from_within = cut_before and len(tail) <= max_lines
-    tail = tail[-max_lines:]
-    before_tail = lines - len(tail)
-    has_more = in_part or len(head[-1]) > width
-    overlap = max(0, len(head) - has_more - before_tail)
-    tail = tail[overlap:]
-    shared = has_more and before_tail + overlap == len(head) - 1
-    return OutputEnds(
-        [_truncate(line, width) for line in head[:-1]] + [_truncate(head[-1], width, has_more=has_more)],
-        [_take_line_end(line, width) for line in tail[:1] if shared or (from_within and not overlap)]
-        + [_truncate(line, width) for line in tail[1 if shared or (from_within and not overlap) else 0 :]],
-        lines - len(head) - len(tail) + shared,
-        head_replaced or tail_replaced,
-    )
-
-
-def _truncate(line: str, width: int, *, has_more: bool = False) -> str:
-    return line[:width] + "…" if has_more or len(line) > width else line
-
-
-def _take_line_end(line: str, width: int) -> str:
-    return "…" + line[-width:]
 
 
 class _NewlineCount:

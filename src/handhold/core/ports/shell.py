@@ -87,6 +87,10 @@ class PathGuard(Protocol):
         """The secrets that are replaced in the output of a command."""
         ...
 
+    def redact_tokens(self, text: str) -> str:
+        """What is shown of an output, without well-known tokens. It keeps its line breaks."""
+        ...
+
 
 class Shell(Protocol):
     """Runs commands in a sandbox, with limits. No process outlives it."""

@@ -16,6 +16,10 @@ ENVIRONMENT_RULE = "environment"  # the values of secret variables of our own en
 _MADE_UP = re.compile(r"example|placeholder|dummy|redacted|your[-_]|x{6}|0{10}|1234567890|abcdefgh", re.IGNORECASE)
 _LEFT = r"(?<![A-Za-z0-9_])"  # the token does not start within a word
 _RIGHT = r"(?![A-Za-z0-9])"
+MAX_KEY_CHARS, MAX_KEY_LINES = 20_000, 400  # no token that is recognised is longer
+_BEFORE_END = r"(?:[^-]|-(?!----))"  # a character before the next line of dashes
+# A line of a key, or most of it: no path, no hash.
+_KEY_RUN = r"(?=[a-z0-9+/]{0,31}[A-Z])(?=[A-Za-z+/]{0,31}[0-9])[A-Za-z0-9+/=]{32,}+"
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,10 @@ TOKEN_RULES: tuple[TokenRule, ...] = (
     TokenRule(
         "private-key",
         ("PRIVATE KEY",),
-        r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----(?P<secret>[^-]{60,20000})(?:-----END|\Z)",
+        rf"-----BEGIN [A-Z0-9 ]{{0,30}}PRIVATE KEY(?: BLOCK)?-----(?={_BEFORE_END}{{0,600}}?{_KEY_RUN})"
+        # A whole key, with headers, or in a diff that removes it; or as much of it as there is.
+        rf"(?P<secret>{_BEFORE_END}{{60,{MAX_KEY_CHARS}}}+(?=-?-----END)"
+        rf"|{_BEFORE_END}{{0,600}}?{_KEY_RUN}(?:{_BEFORE_END}{{0,80}}?{_KEY_RUN})*+(?:[\s\\]{{0,4}}[\w+/=]{{1,63}}\Z)?)",
     ),
     TokenRule(
         "url-password", ("://",), r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/@:\"'<>]{0,100}:(?P<secret>[^\s/@\"'<>{}$]{8,200})@"
@@ -82,7 +89,10 @@ RULE_NAMES = (ENVIRONMENT_RULE, *(rule.name for rule in TOKEN_RULES))
 
 
 def make_token_redactor(unredacted: Collection[str] = ()) -> Callable[[str], str]:
-    """A function that replaces tokens in a text by `[redacted: RULE]`, except those of the rules named here."""
+    """A function that replaces tokens in a text by `[redacted: RULE]`, except those of the rules named here.
+
+    The text keeps its line breaks, so that its lines keep their numbers.
+    """
     rules = tuple(rule for rule in TOKEN_RULES if rule.name not in unredacted)
 
     def redact(text: str) -> str:
@@ -100,7 +110,8 @@ def _replace(rule: TokenRule, found: re.Match[str]) -> str:
     if _MADE_UP.search(secret) or (group and rule.name == "url-password" and _is_plain_password(secret)):
         return found[0]
     start, end = found.start(group) - found.start(), found.end(group) - found.start()
-    return f"{found[0][:start]}[redacted: {rule.name}]{found[0][end:]}"
+    line_breaks = "\n" * secret.count("\n")
+    return f"{found[0][:start]}[redacted: {rule.name}]{line_breaks}{found[0][end:]}"
 
 
 def _is_plain_password(value: str) -> bool:

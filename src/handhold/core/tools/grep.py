@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from handhold.core.errors import BadPattern, NotRegularFile
 from handhold.core.facts import MatchRow, SearchHit, SearchOutcome
@@ -10,6 +11,8 @@ from handhold.core.plans import Search
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Grep
 from handhold.core.results import GrepResult, SearchHint
+from handhold.core.text.clip import clip
+from handhold.core.text.token_rules import MAX_KEY_CHARS
 from handhold.core.tools.paging import CharBudget, explain_unusable, plan_search, require_glob, summarize
 
 CUT_MARKERS_CHARS = 70  # for the notes on how much of a line was left out before and after
@@ -22,6 +25,9 @@ LOOKS_LIKE_REGEX = re.compile(
 
 LOOKS_LITERAL = re.compile(r"\(\)|\w\([^?|)]*\)(?![*+?{])|\[\d*\]|\$[\w{(]|\{\w*\}|\?\.\w|\+\+|^[*+?]")
 """Text that is hardly ever meant as a regular expression."""
+
+PART_OF_TOKEN = re.compile(r"(?=[A-Za-z_+/=-]{0,40}\d)[\w+/=-]{20}")
+"""What any larger part of a token has: the line around it is read only then."""
 
 
 def plan(request: Grep, files: GuardedView) -> Search:
@@ -66,17 +72,39 @@ def conclude(search: Search, outcome: SearchOutcome, files: GuardedView) -> Grep
     )
 
 
-def redact_hits(result: GrepResult, redact: Callable[[str], str]) -> GrepResult:
-    """Apply `redact` to all lines. In a line that it changes, the position of the match is no longer known."""
+def redact_hits(
+    result: GrepResult, redact: Callable[[str], str], read_line: Callable[[str, int, int], str]
+) -> GrepResult:
+    """Apply `redact` to all lines. In a line that it changes, the position of the match is no longer known.
 
-    def redact_row(row: MatchRow) -> MatchRow:
-        text = redact(row.text)
+    `read_line` gives the beginning of a line by its file, number and width: a secret may be longer than what is shown.
+    """
+
+    def redact_row(place: str, row: MatchRow) -> MatchRow:
+        is_part = any(row.omitted_chars) and PART_OF_TOKEN.search(row.text)
+        text = redact_cut_row(row, redact, partial(read_line, place)) if is_part else redact(row.text)
         if text == row.text:
             return row
         return row._replace(text=text, start=min(row.start, 0), end=len(text) if row.is_match else row.end)
 
-    hits = ((path, replace(hit, rows=tuple(map(redact_row, hit.rows)))) for path, hit in result.files)
-    return replace(result, files=tuple((redact(path), hit) for path, hit in hits))
+    def redact_hit(hit: SearchHit) -> SearchHit:
+        return replace(hit, rows=tuple(redact_row(hit.place, row) for row in hit.rows))
+
+    return replace(result, files=tuple((redact(path), redact_hit(hit)) for path, hit in result.files))
+
+
+def redact_cut_row(row: MatchRow, redact: Callable[[str], str], read_line: Callable[[int, int], str]) -> str:
+    """As many characters of the redacted line, around the same place."""
+    start = row.omitted_chars[0]
+    line = read_line(row.number, start + len(row.text) + MAX_KEY_CHARS)
+    if not line.startswith(row.text, start):  # it changed meanwhile
+        return redact(row.text)
+    first = max(0, start - MAX_KEY_CHARS)
+    redacted = redact(line[first:])
+    if row.text in redacted:
+        return row.text
+    at = min(len(redact(line[first : start + max(row.start, 0)])), len(redacted))
+    return clip(redacted, at, at, len(row.text))[0]
 
 
 def fit_files(hits: Sequence[SearchHit], request: Grep, paths: dict[str, str]) -> Sequence[SearchHit]:
