@@ -6,11 +6,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from handhold.core.ports.record_store import ChainId, RecordStore
+from handhold.core.ports.record_store import ChainId, RecordStore, StoredContent
 from handhold.hub import postgres as postgres_store
 from handhold.hub.local_records import SqliteRecordStore
 from handhold.hub.migrations import UnsuitableDatabase, migrate
-from handhold.hub.postgres import PostgresRecordStore, open_pool
+from handhold.hub.postgres import PostgresRecordStore
+from handhold.hub.postgres_pool import open_pool
 from tests.hub.servers import Postgres
 from tests.suites.record_store_suite import RecordStoreSuite, batch, journal
 
@@ -63,7 +64,7 @@ def test_a_query_without_a_condition_sees_one_tenant_only(shared_pool):
     chains = [store.open_chain(tenant, "walls") for tenant in (1, 2)]
     for chain in chains:
         store.append(chain, batch(journal(1)), claimed=4)
-        store.add_content(chain, "ab" * 32, 1)
+        store.add_content(chain, "ab" * 32, StoredContent("first", 1))
     totals = ("session_totals", "turn_totals", "session_tools")
     for table in (
         "workspaces",

@@ -43,6 +43,7 @@ from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
 from handhold.hub.metrics import HubMetrics
 from handhold.hub.object_contents import HashMismatch, ObjectContents, ObjectStoreError
 from handhold.hub.request_bodies import BodyReader
+from handhold.hub.stored_contents import StoredContents
 
 MAX_CONTENT_BYTES = 1024 * 1024 * 1024
 MAX_HAVE_HASHES = 1_000
@@ -69,7 +70,8 @@ class HubApp:
     ) -> None:
         self._store = store
         self._tokens = tokens
-        self._contents = contents
+        self._contents = StoredContents(store, contents)
+        self._objects = contents
         self._access = AccessCache(tokens)
         self.metrics = HubMetrics()
         self._bodies = BodyReader(self.metrics)
@@ -189,21 +191,17 @@ class HubApp:
         chain = await self._authorize_chain(request)
         hash = _check_hash(request.path_params["hash"])
 
-        def store() -> None:
-            self._store.select_present(chain, ())  # before the upload: is the database there at all?
-            size = self._contents.upload(chain, hash, file)
-            self._store.add_content(chain, hash, size)
-            self.metrics.contents.inc()
-            self.metrics.content_bytes.inc(size)
-
-        async with self._bodies.spool(request, MAX_CONTENT_BYTES) as file:
-            try:
-                await run_in_threadpool(store)
-            except HashMismatch:
-                raise HubHTTPError(422, "HASH_MISMATCH", "the content does not have this hash") from None
-            except QuotaExceeded as quota:
-                self.metrics.refused.labels("quota").inc()
-                raise _refuse_quota(quota) from None
+        try:
+            await run_in_threadpool(self._store.check_room, chain, _read_length(request))
+            async with self._bodies.spool(request, MAX_CONTENT_BYTES) as file:
+                size = await run_in_threadpool(self._contents.add, chain, hash, file)
+        except HashMismatch:
+            raise HubHTTPError(422, "HASH_MISMATCH", "the content does not have this hash") from None
+        except QuotaExceeded as quota:
+            self.metrics.refused.labels("quota").inc()
+            raise _refuse_quota(quota) from None
+        self.metrics.contents.inc()
+        self.metrics.content_bytes.inc(size)
         return JSONResponse({"hash": hash})
 
     # --- for people
@@ -259,9 +257,7 @@ class HubApp:
     async def _get_content(self, request: Request) -> Response:
         _, chain = await self._find_workspace(request)
         hash = _check_hash(request.path_params["hash"])
-        # An object alone is not enough: after a restore of the database, a number may mean another workspace.
-        known = await run_in_threadpool(self._store.select_present, chain, (hash,))
-        found = await run_in_threadpool(self._contents.read, chain, hash) if known else None
+        found = await run_in_threadpool(self._contents.read, chain, hash)
         if found is None:
             raise not_found()
         return StreamingResponse(found, media_type="application/octet-stream")
@@ -316,7 +312,7 @@ class HubApp:
     async def _get_ready(self, request: Request) -> Response:
         """Whether both stores answer."""
         await run_in_threadpool(self._tokens.authenticate, "")
-        if not await run_in_threadpool(self._contents.is_available):
+        if not await run_in_threadpool(self._objects.is_available):
             raise HubHTTPError(503, "UNAVAILABLE", "the object store does not answer", RETRY_AFTER_SECONDS)
         return JSONResponse({"status": "ready"})
 
