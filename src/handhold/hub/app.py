@@ -12,10 +12,12 @@ POST /v1/workspaces/{name}/restart     accept a diverged chain as a new generati
 POST /v1/tokens, DELETE /v1/tokens/{id}
 """
 
+import asyncio
 import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -36,16 +38,18 @@ from handhold.core.ports.record_store import (
     QuotaExceeded,
     RecordStore,
 )
-from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, is_hash, parse_batch
+from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, RecordBatch, estimate_memory, is_hash, parse_batch
 from handhold.hub.access import ROLES, Access, Role, TokenStore
 from handhold.hub.access_cache import AccessCache
 from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
 from handhold.hub.metrics import HubMetrics
 from handhold.hub.object_contents import HashMismatch, ObjectContents, ObjectStoreError
+from handhold.hub.readiness import Readiness
 from handhold.hub.request_bodies import BodyReader
 from handhold.hub.stored_contents import StoredContents
 
-MAX_CONTENT_BYTES = 1024 * 1024 * 1024
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # uplinks do not ship larger ones
+LARGE_BATCH_BYTES = 16 * 1024 * 1024  # of memory; such batches are parsed one at a time
 MAX_HAVE_HASHES = 1_000
 MAX_HAVE_BYTES = 100 * MAX_HAVE_HASHES
 MAX_LISTED = 1_000
@@ -71,10 +75,11 @@ class HubApp:
         self._store = store
         self._tokens = tokens
         self._contents = StoredContents(store, contents)
-        self._objects = contents
+        self._ready = Readiness(tokens, contents)
         self._access = AccessCache(tokens)
         self.metrics = HubMetrics()
         self._bodies = BodyReader(self.metrics)
+        self._large_batch = asyncio.Lock()
         self._log = log
         self.asgi = Starlette(routes=[*self._list_routes()])
 
@@ -90,7 +95,7 @@ class HubApp:
             ("/v1/workspaces/{name}/contents/{hash}", "GET", self._get_content),
             ("/v1/workspaces/{name}/restart", "POST", self._post_restart),
             ("/v1/tokens", "POST", self._post_token),
-            ("/v1/tokens/{id:int}", "DELETE", self._delete_token),
+            ("/v1/tokens/{id}", "DELETE", self._delete_token),
             ("/healthz", "GET", self._get_health),
             ("/readyz", "GET", self._get_ready),
             ("/metrics", "GET", self._get_metrics),
@@ -153,17 +158,22 @@ class HubApp:
         chain = await self._authorize_chain(request)
         claimed = _read_count(request.headers.get("handhold-head"), 0)
         async with self._bodies.read(request, MAX_BATCH_BYTES) as body:
-            head = await run_in_threadpool(self._append, chain, body, claimed)
+            async with self._large_batch if estimate_memory(body) > LARGE_BATCH_BYTES else nullcontext():
+                batch = await run_in_threadpool(self._parse, body)
+            head = await run_in_threadpool(self._append, chain, batch, claimed)
         return JSONResponse(_format_head(head))
 
-    def _append(self, chain: ChainId, body: bytes, claimed: int) -> ChainHead:
+    def _parse(self, body: bytes) -> RecordBatch:
+        try:
+            return parse_batch(body)
+        except BadBatch as error:
+            self.metrics.refused.labels("invalid").inc()
+            raise HubHTTPError(422, "INVALID_RECORDS", str(error)) from None
+
+    def _append(self, chain: ChainId, batch: RecordBatch, claimed: int) -> ChainHead:
         refused = self.metrics.refused
         try:
-            batch = parse_batch(body)
             head = self._store.append(chain, batch, claimed=claimed)
-        except BadBatch as error:
-            refused.labels("invalid").inc()
-            raise HubHTTPError(422, "INVALID_RECORDS", str(error)) from None
         except ChainGap as gap:
             refused.labels("gap").inc()
             raise HubHTTPError(409, "GAP", str(gap), **_format_head(gap.head)) from None
@@ -298,9 +308,10 @@ class HubApp:
 
     async def _delete_token(self, request: Request) -> Response:
         access = await self._authorize(request, "admin")
-        if access.workspace is not None or not await run_in_threadpool(
-            self._tokens.revoke_token, access.tenant, request.path_params["id"]
-        ):
+        number = request.path_params["id"]
+        if access.workspace is not None or not _is_count(number):
+            raise not_found()
+        if not await run_in_threadpool(self._tokens.revoke_token, access.tenant, int(number)):
             raise not_found()
         return JSONResponse({})
 
@@ -310,10 +321,8 @@ class HubApp:
         return JSONResponse({"status": "ok"})
 
     async def _get_ready(self, request: Request) -> Response:
-        """Whether both stores answer."""
-        await run_in_threadpool(self._tokens.authenticate, "")
-        if not await run_in_threadpool(self._objects.is_available):
-            raise HubHTTPError(503, "UNAVAILABLE", "the object store does not answer", RETRY_AFTER_SECONDS)
+        if missing := await run_in_threadpool(self._ready.find_missing):
+            raise HubHTTPError(503, "UNAVAILABLE", f"{missing} does not answer", RETRY_AFTER_SECONDS)
         return JSONResponse({"status": "ready"})
 
     async def _get_metrics(self, request: Request) -> Response:
@@ -347,9 +356,13 @@ def _check_hash(value: object) -> str:
 def _read_count(text: str | None, default: int, most: int = 2**62) -> int:
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not _is_count(text):
         raise HubHTTPError(422, "INVALID", "a number is expected")
     return min(int(text), most)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def is_workspace_name(name: object) -> bool:
@@ -378,4 +391,4 @@ def make_log_line(request: Request, route: str, status: int, code: str, seconds:
 
 def _read_length(request: Request) -> int:
     length = request.headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else 0
+    return int(length) if _is_count(length) else 0
