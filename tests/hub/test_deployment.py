@@ -3,19 +3,22 @@
 import http.client
 import ssl
 import subprocess
+import tomllib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
 import yaml
 
+from handhold.hub.request_bodies import MAX_SPOOLED_BYTES
 from tests.containers.pods import find_violations
 from tests.hub.hubs import Hub
 from tests.hub.servers import Server, find_program, free_port, running, wait_until
 
-FOLDER = Path(__file__).parents[2] / "deploy/hub"
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / "deploy/hub"
 MANIFESTS = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
 
 pytestmark = pytest.mark.timeout(120)
@@ -34,16 +37,35 @@ def test_restricted_admits_the_pod_of_a_hub():
     assert set(find_violations(deployment["spec"]["template"])) == set()
 
 
+def test_uploads_fit_into_the_temporary_folder():
+    (deployment,) = (each for each in MANIFESTS if each["kind"] == "Deployment")
+    (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
+    (folder,) = yaml.safe_load((FOLDER / "compose.yaml").read_text())["x-hub"]["tmpfs"]
+    assert (volume["emptyDir"]["sizeLimit"], folder) == ("1Gi", "/tmp:size=1g")
+    assert MAX_SPOOLED_BYTES < 2**30
+
+
+def test_images_are_built_from_what_a_wheel_needs_and_from_nothing_else():
+    """The key of HAProxy is next to its configuration."""
+    lines = [line for line in (PROJECT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    allowed = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert lines[: 1 + len(allowed)] == ["*", *(f"!{each}" for each in allowed)]
+    assert "**/*.pem" in lines  # after them, and a later line wins
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    project, hatch = settings["project"], settings["tool"]["hatch"]
+    sources = {
+        Path(each).parts[0] for each in (*hatch["build"]["targets"]["wheel"]["packages"], hatch["version"]["path"])
+    }
+    needed = {"pyproject.toml", "hatch_build.py", project["readme"], *project["license-files"], *sources}
+    assert set(allowed) == {*needed, "dist/*.whl"}  # the latter for the Containerfile
+
+
 @pytest.fixture
 def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
     """HAProxy as deployed, apart from names and ports: the ports without and with TLS."""
     certificate = tmp_path / "hub.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
-        + ["-keyout", certificate, "-out", tmp_path / "certificate"],
-        check=True,
-        capture_output=True,
-    )
+    argv = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout"]
+    subprocess.run([*argv, certificate, "-out", tmp_path / "certificate"], check=True, capture_output=True)
     certificate.write_text(certificate.read_text() + (tmp_path / "certificate").read_text())
     hubs = [Hub(str(tmp_path / f"hub{n}"), "", tmp_path / f"{n}.log") for n in (1, 2)]
     plain, encrypted = free_port(), free_port()
@@ -66,18 +88,18 @@ def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
 
 
 def get_status(port: int, path: str, context: ssl.SSLContext | None = None) -> int:
-    connect = http.client.HTTPConnection if context is None else http.client.HTTPSConnection
-    options = {} if context is None else {"context": context}
-    connection = connect("127.0.0.1", port, timeout=20, **options)
-    connection.request("GET", path)
-    status = connection.getresponse().status
-    connection.close()
-    return status
+    if context is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    else:
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=20, context=context)
+    with closing(connection):
+        connection.request("GET", path)
+        return connection.getresponse().status
 
 
 def test_haproxy_serves_the_hubs_with_and_without_tls_and_keeps_the_metrics_inside(front: tuple[int, int]):
     plain, encrypted = front
-    unverified = ssl._create_unverified_context()  # noqa: S323 - the certificate was made a moment ago
+    unverified = ssl._create_unverified_context()  # the certificate was made a moment ago
     wait_until(lambda: get_status(plain, "/readyz") == 200, "a hub behind HAProxy")
     assert get_status(encrypted, "/readyz", unverified) == 200
     assert get_status(plain, "/v1/workspaces") == 401
