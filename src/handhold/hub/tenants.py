@@ -146,7 +146,7 @@ class PostgresTenants:
                 self._forget_older(tenant, kept, contents)
 
     def _drop_months(self, days: int) -> None:
-        """Drop the tables of months that ended before. Their records are counted for it, without a lock on anything."""
+        """Drop the tables of months that ended before. Their records are counted first, while appends go on."""
         with self._upkeep.connection() as connection:
             rows = connection.execute(
                 "SELECT inhrelid::regclass::text, inhparent = 'records'::regclass FROM pg_inherits"
