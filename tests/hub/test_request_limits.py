@@ -11,9 +11,11 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -33,7 +35,7 @@ from handhold.hub.shipped_changes import ShippedChanges
 from handhold.hub.shipped_contents import ShippedContents
 from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
-from tests.hub.servers import Postgres
+from tests.hub.servers import Postgres, wait_until
 from tests.suites.record_store_suite import batch, call_records, encode_chain, journal
 
 pytestmark = pytest.mark.timeout(120)
@@ -66,6 +68,12 @@ def post_records(port: int, token: str, lines: list[bytes]) -> tuple[int, dict]:
         connection.request("POST", "/v1/records", b"\n".join(lines), {"authorization": f"Bearer {token}"})
         answer = connection.getresponse()
         return answer.status, json.loads(answer.read())
+
+
+def get_metrics(port: int) -> str:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
 
 
 def start_body(port: int, token: str, size: int, request: str = "POST /v1/records") -> socket.socket:
@@ -121,6 +129,10 @@ def test_bytes_are_given_back_after_each_request(stores: HubStores, monkeypatch:
     with serving(stores) as port:
         for _ in range(8):
             assert post_records(port, token, journal(1))[0] == 200
+        assert "handhold_hub_body_bytes 0.0" in get_metrics(port)
+        with closing(start_body(port, token, size)):
+            wait_until(lambda: f"handhold_hub_body_bytes {size}.0" in get_metrics(port), "the body")
+        wait_until(lambda: "handhold_hub_body_bytes 0.0" in get_metrics(port), "the end of the body")
 
 
 # --- memory
@@ -163,6 +175,30 @@ def test_a_command_that_changed_a_hundred_thousand_files_is_accepted():
     (line,) = encode_chain(call_records(1, *(f"/ws/src/package/module{n}.py" for n in range(1000))))[1:2]
     assert estimate_memory(line) * 100 < 13 * MAX_BATCH_BYTES
     assert len(line) * 100 < MAX_BATCH_BYTES
+
+
+@pytest.mark.parametrize(("large", "most"), [(0, 1), (2**20, 2)])
+def test_large_batches_are_appended_one_at_a_time(
+    stores: HubStores, monkeypatch: pytest.MonkeyPatch, large: int, most: int
+):
+    monkeypatch.setattr("handhold.hub.app.LARGE_BATCH_BYTES", large)
+    append, running, seen = stores.records.append, [], []
+    both = threading.Barrier(2)
+
+    def append_slowly(*args: Any, **options: Any) -> Any:
+        running.append(1)
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        seen.append(len(running))
+        running.pop()
+        return append(*args, **options)
+
+    monkeypatch.setattr(stores.records, "append", append_slowly)
+    tokens = [stores.tokens.create_token(1, "agent", name).token for name in ("a", "b")]
+    with serving(stores) as port, ThreadPoolExecutor(2) as pool:
+        answers = pool.map(lambda token: post_records(port, token, journal(1)), tokens)
+        assert [status for status, _ in answers] == [200, 200]
+    assert max(seen) == most
 
 
 # --- readers

@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -38,7 +38,7 @@ from handhold.core.ports.record_store import (
     QuotaExceeded,
     RecordStore,
 )
-from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, RecordBatch, estimate_memory, is_hash, parse_batch
+from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, estimate_memory, is_hash, parse_batch
 from handhold.hub.access import ROLES, Access, Role, TokenStore
 from handhold.hub.access_cache import AccessCache
 from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
@@ -49,7 +49,7 @@ from handhold.hub.request_bodies import BodyReader
 from handhold.hub.stored_contents import StoredContents
 
 MAX_CONTENT_BYTES = 64 * 1024 * 1024  # uplinks do not ship larger ones
-LARGE_BATCH_BYTES = 16 * 1024 * 1024  # of memory; such batches are parsed one at a time
+LARGE_BATCH_BYTES = 16 * 1024 * 1024  # in memory; such batches are appended one at a time
 MAX_HAVE_HASHES = 1_000
 MAX_HAVE_BYTES = 100 * MAX_HAVE_HASHES
 MAX_LISTED = 1_000
@@ -157,23 +157,21 @@ class HubApp:
     async def _post_records(self, request: Request) -> Response:
         chain = await self._authorize_chain(request)
         claimed = _read_count(request.headers.get("handhold-head"), 0)
-        async with self._bodies.read(request, MAX_BATCH_BYTES) as body:
-            async with self._large_batch if estimate_memory(body) > LARGE_BATCH_BYTES else nullcontext():
-                batch = await run_in_threadpool(self._parse, body)
-            head = await run_in_threadpool(self._append, chain, batch, claimed)
+        async with self._bodies.read(request, MAX_BATCH_BYTES) as body, self._wait_if_large(body):
+            head = await run_in_threadpool(self._append, chain, body, claimed)
         return JSONResponse(_format_head(head))
 
-    def _parse(self, body: bytes) -> RecordBatch:
-        try:
-            return parse_batch(body)
-        except BadBatch as error:
-            self.metrics.refused.labels("invalid").inc()
-            raise HubHTTPError(422, "INVALID_RECORDS", str(error)) from None
+    def _wait_if_large(self, body: bytes) -> AbstractAsyncContextManager[None]:
+        return self._large_batch if estimate_memory(body) > LARGE_BATCH_BYTES else nullcontext()
 
-    def _append(self, chain: ChainId, batch: RecordBatch, claimed: int) -> ChainHead:
+    def _append(self, chain: ChainId, body: bytes, claimed: int) -> ChainHead:
         refused = self.metrics.refused
         try:
+            batch = parse_batch(body)
             head = self._store.append(chain, batch, claimed=claimed)
+        except BadBatch as error:
+            refused.labels("invalid").inc()
+            raise HubHTTPError(422, "INVALID_RECORDS", str(error)) from None
         except ChainGap as gap:
             refused.labels("gap").inc()
             raise HubHTTPError(409, "GAP", str(gap), **_format_head(gap.head)) from None

@@ -9,7 +9,7 @@ from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
 CONNECT_TIMEOUT_SECONDS = 5.0
-STATEMENT_SECONDS = 30  # that a request may take; PostgreSQL ends the statement
+STATEMENT_SECONDS = 60  # then PostgreSQL ends it; a record of 100,000 files takes up to 15
 ANSWER_SECONDS = STATEMENT_SECONDS + 5.0  # then the server itself does not answer, and the connection is given up
 NETWORK_OPTIONS: dict[str, Any] = {
     "connect_timeout": int(CONNECT_TIMEOUT_SECONDS),

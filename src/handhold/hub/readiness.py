@@ -8,6 +8,7 @@ from psycopg import OperationalError
 from handhold.core.errors import ToolError
 from handhold.hub.access import TokenStore
 from handhold.hub.object_contents import ObjectContents
+from handhold.logs import log_swallowed
 
 CACHE_SECONDS = 1.0
 HANGING_SECONDS = 3.0  # of waiting for an answer, after which there is none
@@ -39,5 +40,6 @@ class Readiness:
         try:
             self._tokens.authenticate("")
         except (OperationalError, ToolError):
+            log_swallowed()
             return "the database"
         return "" if self._contents.is_available() else "the object store"

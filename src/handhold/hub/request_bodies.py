@@ -32,13 +32,13 @@ class ByteBudget:
     """Bytes that all senders share, of which each may use a part."""
 
     def __init__(self, most: int) -> None:
-        self._most, self._total = most, 0
+        self._most, self.total = most, 0
         self._used: Counter[Sender] = Counter()
 
     def take(self, sender: Sender, size: int) -> None:
         """Refuse if there are none left. They are taken in any case."""
         self._add(sender, size)
-        if self._total > self._most or self._used[sender] > self._most // SENDERS:
+        if self.total > self._most or self._used[sender] > self._most // SENDERS:
             raise HubHTTPError(503, "BUSY", "the hub has too much to do", RETRY_AFTER_SECONDS)
 
     def give_back(self, sender: Sender, size: int) -> None:
@@ -47,7 +47,7 @@ class ByteBudget:
             del self._used[sender]
 
     def _add(self, sender: Sender, size: int) -> None:
-        self._total += size
+        self.total += size
         self._used[sender] += size
 
 
@@ -58,18 +58,14 @@ class BodyReader:
         self, metrics: HubMetrics, max_pending: int = MAX_PENDING_BYTES, max_spooled: int = MAX_SPOOLED_BYTES
     ) -> None:
         self._pending, self._spooled = ByteBudget(max_pending), ByteBudget(max_spooled)
-        self._metrics = metrics
+        metrics.bodies.set_function(lambda: self._pending.total)
 
     @asynccontextmanager
     async def read(self, request: Request, limit: int) -> AsyncGenerator[bytes]:
         """A body in memory."""
         chunks: list[bytes] = []
-        async with self._receive(request, limit, self._pending, chunks.append) as size:
-            self._metrics.bodies.inc(size)
-            try:
-                yield b"".join(chunks)
-            finally:
-                self._metrics.bodies.dec(size)
+        async with self._receive(request, limit, self._pending, chunks.append):
+            yield b"".join(chunks)
 
     @asynccontextmanager
     async def spool(self, request: Request, limit: int) -> AsyncGenerator[IO[bytes]]:
@@ -82,8 +78,8 @@ class BodyReader:
     @asynccontextmanager
     async def _receive(
         self, request: Request, limit: int, budget: ByteBudget, write: Callable[[bytes], object]
-    ) -> AsyncGenerator[int]:
-        """Give a whole body to `write`, by and by, and return its size. Its bytes are taken until the end."""
+    ) -> AsyncGenerator[None]:
+        """Give a whole body to `write`, by and by. Its bytes are taken until the end."""
         access: Access = request.state.access
         sender, size = (access.tenant, access.workspace), 0
         until = time.monotonic() + GRACE_SECONDS
@@ -95,7 +91,7 @@ class BodyReader:
                 if size > limit:
                     raise HubHTTPError(413, "TOO_LARGE", f"a body may have {limit} bytes")
                 write(chunk)
-            yield size
+            yield
         finally:
             budget.give_back(sender, size)
 
