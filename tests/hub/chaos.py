@@ -22,6 +22,7 @@ import psycopg
 
 from handhold.core.shipped_records import parse_record
 from handhold.hub.service import open_stores
+from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
 from tests.hub.cutting_proxy import CuttingProxy
 from tests.hub.hubs import Hub
@@ -238,7 +239,7 @@ def check(found: Found, database: str, seaweed: SeaweedFS, reports: list[dict]) 
             if lost := wanted - stores.records.select_present(chain, wanted):
                 found.problems.append(f"{name}: {len(lost)} contents are missing")
             for hash in sorted(wanted)[:5]:
-                parts = stores.contents.read(chain, hash)
+                parts = StoredContents(stores.records, stores.contents).read(chain, hash)
                 if parts is None or sha256(b"".join(parts)).hexdigest() != hash:
                     found.problems.append(f"{name}: the object of {hash} is missing or damaged")
 

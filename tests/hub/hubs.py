@@ -7,7 +7,13 @@ import sys
 import urllib.request
 from pathlib import Path
 
+from handhold.hub.service import HubStores
 from tests.hub.servers import Server, free_port, is_listening
+
+
+def list_objects(stores: HubStores) -> list[str]:
+    """The keys of everything in the bucket."""
+    return sorted(each["path"] for page in stores.contents._store.list() for each in page)  # pyright: ignore[reportPrivateUsage]
 
 
 class Hub(Server):

@@ -9,6 +9,7 @@ from handhold.backends.state.uplink_state import UplinkState
 from handhold.core.plans import ContentRef
 from handhold.core.ports.record_store import ChainId, RecordStore
 from handhold.hub.object_contents import ObjectContents
+from handhold.hub.stored_contents import StoredContents
 from tests.suites.record_store_suite import batch
 
 MAX_RECORDS, MAX_BYTES = 1000, 2**20
@@ -21,8 +22,7 @@ def ship(store: SqliteStore, records: RecordStore, contents: ObjectContents, cha
     while found := state.read_batch(MAX_RECORDS, MAX_BYTES):
         for hash, data in [pair for each in found for pair in _list_contents(store, state, each.record)]:
             if not records.select_present(chain, (hash,)):
-                contents.upload(chain, hash, io.BytesIO(data))
-                records.add_content(chain, hash, len(data))
+                StoredContents(records, contents).add(chain, hash, io.BytesIO(data))
         head = records.append(chain, batch([each.line for each in found]), claimed=found[-1].number)
         state.move_to(head.record)
 

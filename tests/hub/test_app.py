@@ -111,7 +111,7 @@ def test_a_content_with_another_hash_is_refused_and_leaves_nothing(client: TestC
     assert client.put(f"/v1/contents/{HASH}", content=b"another", headers=agent).json()["error"] == "HASH_MISMATCH"
     assert client.post("/v1/contents/have", json={"hashes": [HASH]}, headers=agent).json() == {"present": []}
     chain = stores.records.open_chain(1, "shop")
-    assert stores.contents.read(chain, HASH) is None
+    assert stores.records.find_content(chain, HASH) is None
     assert [page for page in stores.contents._store.list() if page] == []  # pyright: ignore[reportPrivateUsage]
 
 

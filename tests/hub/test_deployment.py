@@ -3,6 +3,7 @@
 import http.client
 import ssl
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -11,11 +12,13 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from handhold.hub.request_bodies import MAX_SPOOLED_BYTES
 from tests.containers.pods import find_violations
 from tests.hub.hubs import Hub
 from tests.hub.servers import Server, find_program, free_port, running, wait_until
 
-FOLDER = Path(__file__).parents[2] / "deploy/hub"
+PROJECT = Path(__file__).parents[2]
+FOLDER = PROJECT / "deploy/hub"
 MANIFESTS = list(yaml.safe_load_all((FOLDER / "kubernetes.yaml").read_text()))
 
 pytestmark = pytest.mark.timeout(120)
@@ -32,6 +35,29 @@ def test_the_manifests_are_valid_by_the_schemas_of_kubernetes(manifest: dict, ve
 def test_restricted_admits_the_pod_of_a_hub():
     (deployment,) = (each for each in MANIFESTS if each["kind"] == "Deployment")
     assert set(find_violations(deployment["spec"]["template"])) == set()
+
+
+def test_uploads_fit_into_the_temporary_folder():
+    (deployment,) = (each for each in MANIFESTS if each["kind"] == "Deployment")
+    (volume,) = deployment["spec"]["template"]["spec"]["volumes"]
+    (folder,) = yaml.safe_load((FOLDER / "compose.yaml").read_text())["x-hub"]["tmpfs"]
+    assert (volume["emptyDir"]["sizeLimit"], folder) == ("1Gi", "/tmp:size=1g")
+    assert MAX_SPOOLED_BYTES < 2**30
+
+
+def test_images_are_built_from_what_a_wheel_needs_and_from_nothing_else():
+    """The key of HAProxy is next to its configuration."""
+    lines = [line for line in (PROJECT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    allowed = [line.removeprefix("!") for line in lines if line.startswith("!")]
+    assert lines[: 1 + len(allowed)] == ["*", *(f"!{each}" for each in allowed)]
+    assert "**/*.pem" in lines  # after them, and a later line wins
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text())
+    project, hatch = settings["project"], settings["tool"]["hatch"]
+    sources = {
+        Path(each).parts[0] for each in (*hatch["build"]["targets"]["wheel"]["packages"], hatch["version"]["path"])
+    }
+    needed = {"pyproject.toml", "hatch_build.py", project["readme"], *project["license-files"], *sources}
+    assert set(allowed) == {*needed, "dist/*.whl"}  # the latter for the Containerfile
 
 
 @pytest.fixture

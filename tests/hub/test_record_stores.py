@@ -1,18 +1,21 @@
 """The published suite, on SQLite and on PostgreSQL, and the proof that it bites."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from handhold.core.ports.record_store import ChainId, RecordStore
+from handhold.core.ports.record_store import ChainDiverged, ChainId, RecordStore, StoredContent
 from handhold.hub import postgres as postgres_store
 from handhold.hub.local_records import SqliteRecordStore
 from handhold.hub.migrations import UnsuitableDatabase, migrate
-from handhold.hub.postgres import PostgresRecordStore, open_pool
+from handhold.hub.postgres import PostgresRecordStore
+from handhold.hub.postgres_pool import open_pool
 from tests.hub.servers import Postgres
-from tests.suites.record_store_suite import RecordStoreSuite, batch, journal
+from tests.suites.record_store_suite import RecordStoreSuite, batch, call_records, encode_chain, journal
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +34,23 @@ class TestSqlite(RecordStoreSuite):
         store = SqliteRecordStore(tmp_path / "hub.db")
         yield store
         store.close()
+
+
+def test_a_folder_of_version_1_is_migrated(tmp_path: Path):
+    store = SqliteRecordStore(tmp_path / "hub.db")
+    chain = store.open_chain(1, "w")
+    store.add_content(chain, "ab" * 32, StoredContent("", 5))
+    store.close()
+    with closing(sqlite3.connect(tmp_path / "hub.db")) as connection:
+        connection.execute("ALTER TABLE contents DROP COLUMN upload")
+        connection.execute("ALTER TABLE diverged DROP COLUMN generation")
+        connection.execute("PRAGMA user_version = 1")
+    with closing(SqliteRecordStore(tmp_path / "hub.db")) as store:
+        assert store.find_content(chain, "ab" * 32) == StoredContent("", 5)
+        store.append(chain, batch(journal(1)), claimed=4)
+        with pytest.raises(ChainDiverged):
+            store.append(chain, batch(encode_chain(call_records(7, "/ws/x"))), claimed=4)
+        assert len(store.read_diverged(chain)) == 4
 
 
 class TestPostgres(RecordStoreSuite):
@@ -63,7 +83,7 @@ def test_a_query_without_a_condition_sees_one_tenant_only(shared_pool):
     chains = [store.open_chain(tenant, "walls") for tenant in (1, 2)]
     for chain in chains:
         store.append(chain, batch(journal(1)), claimed=4)
-        store.add_content(chain, "ab" * 32, 1)
+        store.add_content(chain, "ab" * 32, StoredContent("first", 1))
     totals = ("session_totals", "turn_totals", "session_tools")
     for table in (
         "workspaces",

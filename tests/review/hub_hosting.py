@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext, Page
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.hub.access import Role
 from handhold.hub.migrations import migrate
-from handhold.hub.postgres import open_pool
+from handhold.hub.postgres_pool import open_pool
 from handhold.hub.tenants import PostgresTenants, TenantLimits
 from handhold.toolbox import Toolbox
 from tests.hub.hubs import Hub
@@ -75,7 +75,7 @@ def reviewing_on_hub(shop: Shop, postgres: Postgres, seaweed: SeaweedFS, folder:
     with psycopg.connect(database) as connection:
         migrate(connection)
     with open_pool(database, max_size=2) as pool:
-        tenants = PostgresTenants(pool)
+        tenants = PostgresTenants(pool, pool)
         tenant = tenants.add_tenant("acme", TenantLimits())
 
         def new_token(role: Role) -> str:

@@ -20,8 +20,9 @@ from handhold.backends.state.records import (
     encode_record,
 )
 from handhold.core.plans import ContentRef, FileChange, digest
+from handhold.core.ports import record_store
 from handhold.core.ports.journal import Call, CallDecision
-from handhold.core.ports.record_store import ChainDiverged, ChainGap, ChainHead, ChainId, RecordStore
+from handhold.core.ports.record_store import ChainDiverged, ChainGap, ChainHead, ChainId, RecordStore, StoredContent
 from handhold.core.shipped_records import START_DIGEST, BadBatch, RecordBatch, parse_batch
 
 NAMES = (f"workspace-{n}" for n in range(10**9))
@@ -144,6 +145,24 @@ class RecordStoreSuite:
         store.append(chain, batch(others), claimed=4)
         assert store.read_lines(chain) == others
 
+    def test_what_is_kept_apart_is_bounded_and_counted_for_each_divergence(
+        self, store: RecordStore, chain: ChainId, monkeypatch: pytest.MonkeyPatch
+    ):
+        monkeypatch.setattr(record_store, "MAX_DIVERGED_RECORDS", 6)
+        first, second, third = (encode_chain(call_records(seq, "/ws/x") * 2) for seq in (7, 8, 9))
+        store.append(chain, batch(journal(1)), claimed=4)
+        for sent in (first[:4], first[:4], first, second):
+            with pytest.raises(ChainDiverged):
+                store.append(chain, batch(sent), claimed=4)
+        assert store.read_diverged(chain) == [*first[:4], *second[:2]]
+        assert self.stored_bytes(store, chain) == sum(map(len, [*journal(1), *first[:4], *second[:2]]))
+        store.restart(chain)
+        store.append(chain, batch(journal(1)), claimed=4)
+        monkeypatch.setattr(record_store, "MAX_DIVERGED_BYTES", sum(map(len, third[:3])) + 1)
+        with pytest.raises(ChainDiverged):
+            store.append(chain, batch(third), claimed=4)
+        assert store.read_diverged(chain) == [*first[:4], *second[:2], *third[:3]]
+
     def test_of_many_senders_of_the_same_records_each_record_lands_once(self, store: RecordStore, chain: ChainId):
         """The compare-and-swap: without it this fails, as test_the_suite_bites shows."""
         lines = journal(10)
@@ -241,6 +260,8 @@ class RecordStoreSuite:
         assert find(f"/{name}/src") == [1, 3, 4]
         assert find(f"/{name}/src/a.py") == find(f"/{name}/b") == [1]
         assert find(f"/{name}/sr") == []
+        assert find(f"/{name}/src/") == [1, 3, 4]
+        assert find("/")[-4:] == [1, 2, 3, 4]
         assert [each.entry.seq for each in store.find_path(tenants[0], f"/{name}", last=2)] == [3, 4]
         assert store.find_path(tenants[0], f"/{name}", workspace="another") == []
 
@@ -271,15 +292,32 @@ class RecordStoreSuite:
         assert (found.head.record, found.lag, found.head.diverged_at) == (4, 6, 0)
         assert found.stored_bytes == sum(map(len, journal(2)[:4]))
 
+    def test_large_records_come_in_several_answers(
+        self, store: RecordStore, chain: ChainId, monkeypatch: pytest.MonkeyPatch
+    ):
+        lines = journal(3)
+        store.append(chain, batch(lines), claimed=12)
+        for module in ("postgres", "local_records"):
+            monkeypatch.setattr(f"handhold.hub.{module}.MAX_READ_BYTES", sum(map(len, lines[:3])))
+        assert store.read_lines(chain) == lines[:3]
+        assert store.read_lines(chain, limit=2) == lines[:2]
+        for module in ("postgres", "local_records"):
+            monkeypatch.setattr(f"handhold.hub.{module}.MAX_READ_BYTES", 1)
+        assert store.read_lines(chain, after=3) == [lines[3]]
+
     # --- contents
 
     def test_only_what_this_workspace_uploaded_is_present(
         self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]
     ):
         known, unknown = digest(b"known"), digest(b"unknown")
-        store.add_content(chain, known, 5)
-        store.add_content(chain, known, 5)
+        assert store.find_content(chain, known) is None
+        assert store.add_content(chain, known, StoredContent("first", 5))
+        assert not store.add_content(chain, known, StoredContent("second", 5))
         assert store.select_present(chain, [known, unknown]) == {known}
+        assert store.find_content(chain, known) == StoredContent("first", 5)
+        assert store.find_content(chain, unknown) is None
+        assert self.stored_bytes(store, chain) == 5
         for tenant in tenants:
             assert store.select_present(store.open_chain(tenant, next(NAMES)), [known]) == set()
 
@@ -288,12 +326,13 @@ class RecordStoreSuite:
     def test_another_tenant_sees_nothing(self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]):
         mine, theirs = tenants
         store.append(chain, batch(journal(2)), claimed=8)
-        store.add_content(chain, digest(b"mine"), 4)
+        store.add_content(chain, digest(b"mine"), StoredContent("first", 4))
         name = self.name_of(store, chain)
         stranger = ChainId(theirs, chain.workspace)  # as if a check above had been forgotten
         assert store.head(stranger) == ChainHead()
         assert store.read_lines(stranger) == []
         assert store.select_present(stranger, [digest(b"mine")]) == set()
+        assert store.find_content(stranger, digest(b"mine")) is None
         assert store.list_calls(theirs, workspace=name) == []
         assert store.read_call(stranger, 1) == []
         assert store.find_chain(theirs, name) is None
@@ -301,6 +340,10 @@ class RecordStoreSuite:
         assert all(each.workspace != name for each in store.find_path(theirs, "/ws"))
         assert all(each.name != name for each in store.list_workspaces(theirs))
         assert mine != theirs
+
+    def stored_bytes(self, store: RecordStore, chain: ChainId) -> int:
+        name = self.name_of(store, chain)
+        return next(each.stored_bytes for each in store.list_workspaces(chain.tenant) if each.name == name)
 
     def name_of(self, store: RecordStore, chain: ChainId) -> str:
         return next(

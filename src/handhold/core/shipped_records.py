@@ -13,7 +13,10 @@ from typing import Any
 RECORD_VERSION = 1
 START_DIGEST = bytes(32)  # the predecessor of the first record
 MAX_BATCH_RECORDS = 1_000
-MAX_BATCH_BYTES = 64 * 1024 * 1024  # a record of a command that changed many files is large by itself
+# An uplink sends 1 MiB at once, or one record: a command that changed 100,000 files has one of some 20 MB.
+MAX_BATCH_BYTES = 32 * 1024 * 1024
+MAX_PARSED_BYTES = 13 * MAX_BATCH_BYTES  # as objects; those 20 MB become 200
+VALUE_BYTES = 100  # of an object in memory, beyond its text
 MAX_NUMBER = 2**63 - 1
 MICROSECONDS_PER_SECOND = 1_000_000
 MAX_TIME_US = 253_402_300_800 * MICROSECONDS_PER_SECOND  # the end of the year 9999
@@ -82,6 +85,8 @@ class RecordBatch:
 
 def parse_batch(body: bytes) -> RecordBatch:
     """The records of a body of lines. BadBatch if they are no chain."""
+    if estimate_memory(body) > MAX_PARSED_BYTES:
+        raise BadBatch("it has more values than a record of its size can have")
     lines = body.removesuffix(b"\n").split(b"\n")
     if len(lines) > MAX_BATCH_RECORDS:
         raise BadBatch(f"{len(lines)} records; at most {MAX_BATCH_RECORDS} are accepted at once")
@@ -95,6 +100,11 @@ def parse_batch(body: bytes) -> RecordBatch:
             raise BadBatch(f"line {place} does not follow the line before it")
         records.append(record)
     return RecordBatch(tuple(records))
+
+
+def estimate_memory(body: bytes) -> int:
+    """The most that parsing takes: text as text and as values, in four bytes a character if one is not ASCII."""
+    return (2 if body.isascii() else 8) * len(body) + VALUE_BYTES * sum(map(body.count, (b"[", b"{", b",", b":")))
 
 
 def parse_record(line: bytes) -> ShippedRecord:

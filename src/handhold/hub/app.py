@@ -12,10 +12,12 @@ POST /v1/workspaces/{name}/restart     accept a diverged chain as a new generati
 POST /v1/tokens, DELETE /v1/tokens/{id}
 """
 
+import asyncio
 import json
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any, cast
 
@@ -36,15 +38,18 @@ from handhold.core.ports.record_store import (
     QuotaExceeded,
     RecordStore,
 )
-from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, is_hash, parse_batch
+from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, estimate_memory, is_hash, parse_batch
 from handhold.hub.access import ROLES, Access, Role, TokenStore
 from handhold.hub.access_cache import AccessCache
 from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
 from handhold.hub.metrics import HubMetrics
 from handhold.hub.object_contents import HashMismatch, ObjectContents, ObjectStoreError
+from handhold.hub.readiness import Readiness
 from handhold.hub.request_bodies import BodyReader
+from handhold.hub.stored_contents import StoredContents
 
-MAX_CONTENT_BYTES = 1024 * 1024 * 1024
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # uplinks do not ship larger ones
+LARGE_BATCH_BYTES = 16 * 1024 * 1024  # in memory; such batches are appended one at a time
 MAX_HAVE_HASHES = 1_000
 MAX_HAVE_BYTES = 100 * MAX_HAVE_HASHES
 MAX_LISTED = 1_000
@@ -69,10 +74,12 @@ class HubApp:
     ) -> None:
         self._store = store
         self._tokens = tokens
-        self._contents = contents
+        self._contents = StoredContents(store, contents)
+        self._ready = Readiness(tokens, contents)
         self._access = AccessCache(tokens)
         self.metrics = HubMetrics()
         self._bodies = BodyReader(self.metrics)
+        self._large_batch = asyncio.Lock()
         self._log = log
         self.asgi = Starlette(routes=[*self._list_routes()])
 
@@ -88,7 +95,7 @@ class HubApp:
             ("/v1/workspaces/{name}/contents/{hash}", "GET", self._get_content),
             ("/v1/workspaces/{name}/restart", "POST", self._post_restart),
             ("/v1/tokens", "POST", self._post_token),
-            ("/v1/tokens/{id:int}", "DELETE", self._delete_token),
+            ("/v1/tokens/{id}", "DELETE", self._delete_token),
             ("/healthz", "GET", self._get_health),
             ("/readyz", "GET", self._get_ready),
             ("/metrics", "GET", self._get_metrics),
@@ -150,9 +157,12 @@ class HubApp:
     async def _post_records(self, request: Request) -> Response:
         chain = await self._authorize_chain(request)
         claimed = _read_count(request.headers.get("handhold-head"), 0)
-        async with self._bodies.read(request, MAX_BATCH_BYTES) as body:
+        async with self._bodies.read(request, MAX_BATCH_BYTES) as body, self._wait_if_large(body):
             head = await run_in_threadpool(self._append, chain, body, claimed)
         return JSONResponse(_format_head(head))
+
+    def _wait_if_large(self, body: bytes) -> AbstractAsyncContextManager[None]:
+        return self._large_batch if estimate_memory(body) > LARGE_BATCH_BYTES else nullcontext()
 
     def _append(self, chain: ChainId, body: bytes, claimed: int) -> ChainHead:
         refused = self.metrics.refused
@@ -189,21 +199,17 @@ class HubApp:
         chain = await self._authorize_chain(request)
         hash = _check_hash(request.path_params["hash"])
 
-        def store() -> None:
-            self._store.select_present(chain, ())  # before the upload: is the database there at all?
-            size = self._contents.upload(chain, hash, file)
-            self._store.add_content(chain, hash, size)
-            self.metrics.contents.inc()
-            self.metrics.content_bytes.inc(size)
-
-        async with self._bodies.spool(request, MAX_CONTENT_BYTES) as file:
-            try:
-                await run_in_threadpool(store)
-            except HashMismatch:
-                raise HubHTTPError(422, "HASH_MISMATCH", "the content does not have this hash") from None
-            except QuotaExceeded as quota:
-                self.metrics.refused.labels("quota").inc()
-                raise _refuse_quota(quota) from None
+        try:
+            await run_in_threadpool(self._store.check_room, chain, _read_length(request))
+            async with self._bodies.spool(request, MAX_CONTENT_BYTES) as file:
+                size = await run_in_threadpool(self._contents.add, chain, hash, file)
+        except HashMismatch:
+            raise HubHTTPError(422, "HASH_MISMATCH", "the content does not have this hash") from None
+        except QuotaExceeded as quota:
+            self.metrics.refused.labels("quota").inc()
+            raise _refuse_quota(quota) from None
+        self.metrics.contents.inc()
+        self.metrics.content_bytes.inc(size)
         return JSONResponse({"hash": hash})
 
     # --- for people
@@ -259,9 +265,7 @@ class HubApp:
     async def _get_content(self, request: Request) -> Response:
         _, chain = await self._find_workspace(request)
         hash = _check_hash(request.path_params["hash"])
-        # An object alone is not enough: after a restore of the database, a number may mean another workspace.
-        known = await run_in_threadpool(self._store.select_present, chain, (hash,))
-        found = await run_in_threadpool(self._contents.read, chain, hash) if known else None
+        found = await run_in_threadpool(self._contents.read, chain, hash)
         if found is None:
             raise not_found()
         return StreamingResponse(found, media_type="application/octet-stream")
@@ -302,9 +306,10 @@ class HubApp:
 
     async def _delete_token(self, request: Request) -> Response:
         access = await self._authorize(request, "admin")
-        if access.workspace is not None or not await run_in_threadpool(
-            self._tokens.revoke_token, access.tenant, request.path_params["id"]
-        ):
+        number = request.path_params["id"]
+        if access.workspace is not None or not _is_count(number):
+            raise not_found()
+        if not await run_in_threadpool(self._tokens.revoke_token, access.tenant, int(number)):
             raise not_found()
         return JSONResponse({})
 
@@ -314,10 +319,8 @@ class HubApp:
         return JSONResponse({"status": "ok"})
 
     async def _get_ready(self, request: Request) -> Response:
-        """Whether both stores answer."""
-        await run_in_threadpool(self._tokens.authenticate, "")
-        if not await run_in_threadpool(self._contents.is_available):
-            raise HubHTTPError(503, "UNAVAILABLE", "the object store does not answer", RETRY_AFTER_SECONDS)
+        if missing := await run_in_threadpool(self._ready.find_missing):
+            raise HubHTTPError(503, "UNAVAILABLE", f"{missing} does not answer", RETRY_AFTER_SECONDS)
         return JSONResponse({"status": "ready"})
 
     async def _get_metrics(self, request: Request) -> Response:
@@ -351,9 +354,13 @@ def _check_hash(value: object) -> str:
 def _read_count(text: str | None, default: int, most: int = 2**62) -> int:
     if text is None:
         return default
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
+    if not _is_count(text):
         raise HubHTTPError(422, "INVALID", "a number is expected")
     return min(int(text), most)
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) < 19
 
 
 def is_workspace_name(name: object) -> bool:
@@ -382,4 +389,4 @@ def make_log_line(request: Request, route: str, status: int, code: str, seconds:
 
 def _read_length(request: Request) -> int:
     length = request.headers.get("content-length", "")
-    return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else 0
+    return int(length) if _is_count(length) else 0

@@ -6,19 +6,27 @@ from typing import Any
 
 from handhold.backends.state.database import Database
 from handhold.core.ports.record_store import (
-    MAX_DIVERGED_RECORDS,
+    MAX_READ_BYTES,
     ChainDiverged,
     ChainHead,
     ChainId,
     HubEntry,
+    StoredContent,
     WorkspaceSummary,
+    select_kept,
     select_new,
 )
 from handhold.core.shipped_entries import make_entry
 from handhold.core.shipped_records import START_DIGEST, RecordBatch
 from handhold.hub.access import Access, NewToken, Role, generate_token, hash_token
 
-VERSION = 1
+VERSION = 2
+MIGRATIONS = {
+    1: (
+        "ALTER TABLE diverged ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE contents ADD COLUMN upload TEXT NOT NULL DEFAULT ''",
+    )
+}
 LOCAL_TENANT = 1  # the only one that has tokens
 SCHEMA = (
     """CREATE TABLE workspaces (
@@ -45,10 +53,11 @@ SCHEMA = (
     ) WITHOUT ROWID""",
     """CREATE TABLE diverged (
         id INTEGER PRIMARY KEY, workspace INTEGER NOT NULL, digest BLOB NOT NULL, line BLOB NOT NULL,
-        UNIQUE (workspace, digest)
+        generation INTEGER NOT NULL, UNIQUE (workspace, digest)
     )""",
     """CREATE TABLE contents (
-        workspace INTEGER NOT NULL, hash BLOB NOT NULL, size INTEGER NOT NULL, PRIMARY KEY (workspace, hash)
+        workspace INTEGER NOT NULL, hash BLOB NOT NULL, size INTEGER NOT NULL, upload TEXT NOT NULL,
+        PRIMARY KEY (workspace, hash)
     ) WITHOUT ROWID""",
     """CREATE TABLE tokens (
         id INTEGER PRIMARY KEY, hash BLOB NOT NULL UNIQUE, workspace INTEGER, role TEXT NOT NULL, expires REAL
@@ -70,7 +79,7 @@ class SqliteRecordStore:
     """Implements the ports RecordStore and TokenStore, without quotas and retention. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
-        self._database = Database(path, SCHEMA, VERSION)
+        self._database = Database(path, SCHEMA, VERSION, MIGRATIONS)
 
     def close(self) -> None:
         self._database.close()
@@ -107,11 +116,9 @@ class SqliteRecordStore:
         head = ChainHead(*found)
         if head.diverged_at:
             raise ChainDiverged(head)
-        sql = (
-            "SELECT digest FROM records WHERE workspace = ? AND generation = ? AND record >= ? ORDER BY record LIMIT ?"
-        )
-        rows = connection.execute(sql, (chain.workspace, generation, batch.first.number, len(batch.records)))
-        new = select_new(head, batch, [digest for (digest,) in rows])
+        sql = "SELECT record, digest FROM records WHERE workspace = ? AND generation = ? AND record BETWEEN ? AND ?"
+        rows = connection.execute(sql, (chain.workspace, generation, batch.first.number, batch.last.number))
+        new = select_new(head, batch, dict(rows.fetchall()))
         if not new.records:
             return head
         place: int = connection.execute("SELECT coalesce(max(place), 0) + 1 FROM records").fetchone()[0]
@@ -137,12 +144,19 @@ class SqliteRecordStore:
                 " WHERE id = ? AND tenant = ? AND diverged_at = 0",
                 (head.diverged_at, chain.workspace, chain.tenant),
             )
-            sql = "SELECT count(*) FROM diverged WHERE workspace = ?"
-            if connection.execute(sql, (chain.workspace,)).fetchone()[0] < MAX_DIVERGED_RECORDS:
-                connection.executemany(
-                    "INSERT OR IGNORE INTO diverged (workspace, digest, line) VALUES (?, ?, ?)",
-                    [(chain.workspace, each.digest, each.line) for each in batch.records],
-                )
+            sql = (
+                "SELECT workspaces.generation, count(line), coalesce(sum(length(line)), 0) FROM workspaces"
+                " LEFT JOIN diverged ON workspace = workspaces.id AND diverged.generation = workspaces.generation"
+                " WHERE workspaces.id = ?"
+            )
+            generation, count, size = connection.execute(sql, (chain.workspace,)).fetchone()
+            for each in select_kept(batch, count, size):
+                added = connection.execute(
+                    "INSERT OR IGNORE INTO diverged (workspace, generation, digest, line) VALUES (?, ?, ?, ?)",
+                    (chain.workspace, generation, each.digest, each.line),
+                ).rowcount
+                sql = "UPDATE workspaces SET stored_bytes = stored_bytes + ? WHERE id = ?"
+                connection.execute(sql, (len(each.line) * added, chain.workspace))
 
     def restart(self, chain: ChainId) -> None:
         with self._database.write_transaction(durable=True) as connection:
@@ -162,7 +176,15 @@ class SqliteRecordStore:
 
     def _select_lines(self, chain: ChainId, where: str, *values: int) -> list[bytes]:
         sql = f"SELECT line FROM records {OF_GENERATION.format('records')} WHERE workspaces.id = ? AND tenant = ? AND "
-        return [line for (line,) in self._select(sql + where, chain.workspace, chain.tenant, *values)]
+        found: list[bytes] = []
+        with self._database.read_transaction() as connection:
+            size = 0
+            for (line,) in connection.execute(sql + where, (chain.workspace, chain.tenant, *values)):
+                found.append(line)
+                size += len(line)
+                if size >= MAX_READ_BYTES:
+                    break
+        return found
 
     def read_diverged(self, chain: ChainId) -> Sequence[bytes]:
         sql = f"SELECT line FROM diverged WHERE {IN_CHAIN} ORDER BY id"
@@ -197,7 +219,7 @@ class SqliteRecordStore:
         )
 
     def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
-        key = path.encode("utf-8", "surrogatepass")
+        key = path.rstrip("/").encode("utf-8", "surrogatepass")
         return self._read_entries(
             f"SELECT DISTINCT workspace, changes.generation, seq, name FROM changes {OF_GENERATION.format('changes')}"
             " WHERE tenant = ? AND (path = ? OR (path > ? AND path < ?)) AND name = coalesce(?, name)"
@@ -231,14 +253,24 @@ class SqliteRecordStore:
         key = (chain.workspace, chain.tenant)
         return {each for each in hashes if self._database.fetch_row(sql, (bytes.fromhex(each), *key))}
 
-    def add_content(self, chain: ChainId, hash: str, size: int) -> None:
+    def find_content(self, chain: ChainId, hash: str) -> StoredContent | None:
+        sql = f"SELECT upload, size FROM contents WHERE hash = ? AND {IN_CHAIN}"
+        row = self._database.fetch_row(sql, (bytes.fromhex(hash), chain.workspace, chain.tenant))
+        return StoredContent(*row) if row else None
+
+    def check_room(self, chain: ChainId, size: int) -> None:
+        """There are no quotas here."""
+
+    def add_content(self, chain: ChainId, hash: str, content: StoredContent) -> bool:
         with self._database.write_transaction(durable=True) as connection:
             added = connection.execute(
-                "INSERT OR IGNORE INTO contents SELECT id, ?, ? FROM workspaces WHERE id = ? AND tenant = ?",
-                (bytes.fromhex(hash), size, chain.workspace, chain.tenant),
+                "INSERT OR IGNORE INTO contents (workspace, hash, size, upload)"
+                " SELECT id, ?, ?, ? FROM workspaces WHERE id = ? AND tenant = ?",
+                (bytes.fromhex(hash), content.size, content.upload, chain.workspace, chain.tenant),
             ).rowcount
             sql = "UPDATE workspaces SET stored_bytes = stored_bytes + ? WHERE id = ?"
-            connection.execute(sql, (size * added, chain.workspace))
+            connection.execute(sql, (content.size * added, chain.workspace))
+            return added > 0
 
     # --- tokens
 

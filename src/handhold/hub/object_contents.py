@@ -1,10 +1,12 @@
 """Contents by hash in an object store: S3, GCS, Azure or a folder, by one interface.
 
 Every workspace has its own objects, so naming a hash gives nothing to anybody who did not upload it. An upload goes to
-a staging key, is read back and verified, and only then moved to where readers look.
+a staging key, is read back and verified, and only then moved to where readers look: to a key of its own, so that nobody
+who removes an earlier upload of the same content removes this one.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import IO, TYPE_CHECKING, Any, cast
@@ -13,7 +15,7 @@ from uuid import uuid4
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore, from_url
 
-from handhold.core.ports.record_store import ChainId
+from handhold.core.ports.record_store import ChainId, StoredContent
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -43,33 +45,37 @@ class ObjectContents:
         options = {"mkdir": True} if url.startswith("file:") else {"retry_config": {"max_retries": 3}}
         return cls(cast(Any, from_url)(url, **options))
 
-    def upload(self, chain: ChainId, hash: str, data: IO[bytes]) -> int:
-        """Store a content and return its size. HashMismatch if it is another one."""
-        staged = f"{STAGING_PREFIX}/{chain.tenant}/{uuid4().hex}"
-        self._store.put(staged, data)
+    def upload(self, chain: ChainId, hash: str, data: IO[bytes]) -> StoredContent:
+        """Store a content. HashMismatch if it is another one."""
+        upload = uuid4().hex
+        staged = f"{STAGING_PREFIX}/{chain.tenant}/{upload}"
         try:
+            self._store.put(staged, data)
             found, size = sha256(), 0
             for chunk in self._store.get(staged).stream(CHUNK_BYTES):
                 found.update(chunk)
                 size += len(chunk)
             if found.hexdigest() != hash:
                 raise HashMismatch(hash)
-            self._store.rename(staged, _key(chain, hash))
+            self._store.rename(staged, _key(chain, hash, upload))
         except HashMismatch:
             self._store.delete(staged)
             raise
-        return size
+        except FileNotFoundError as error:  # the bucket, or in it what was just written
+            raise ObjectStoreError(str(error)) from error
+        return StoredContent(upload, size)
 
-    def read(self, chain: ChainId, hash: str) -> Iterator[bytes] | None:
+    def read(self, chain: ChainId, hash: str, upload: str) -> Iterator[bytes] | None:
         """The bytes in portions; None if there is no such content."""
         try:
-            found = self._store.get(_key(chain, hash))
-        except FileNotFoundError:  # obstore's NotFoundError is one
+            found = self._store.get(_key(chain, hash, upload))
+        except FileNotFoundError:  # not obstore's NotFoundError
             return None
         return map(bytes, found.stream(CHUNK_BYTES))
 
-    def delete(self, contents: Sequence[tuple[ChainId, str]]) -> None:
-        self._delete_keys([_key(chain, hash) for chain, hash in contents])
+    def delete(self, contents: Sequence[tuple[ChainId, str, str]]) -> None:
+        """By chain, hash and upload."""
+        self._delete_keys([_key(*each) for each in contents])
 
     def delete_tenant(self, tenant: int) -> None:
         """Remove all objects of a tenant."""
@@ -91,7 +97,7 @@ class ObjectContents:
         try:
             for _ in self._list("probe/"):
                 break
-        except BaseError:
+        except (BaseError, FileNotFoundError):
             return False
         return True
 
@@ -100,11 +106,15 @@ class ObjectContents:
 
     def _delete_keys(self, keys: Sequence[str]) -> None:
         for start in range(0, len(keys), DELETE_PORTION):
+            portion = keys[start : start + DELETE_PORTION]
             try:
-                self._store.delete(keys[start : start + DELETE_PORTION])
-            except FileNotFoundError:  # somebody else removed it
-                pass
+                self._store.delete(portion)
+            except FileNotFoundError:  # somebody else removed one; which of the others are left, nobody says
+                for key in portion:
+                    with suppress(FileNotFoundError):
+                        self._store.delete(key)
 
 
-def _key(chain: ChainId, hash: str) -> str:
-    return f"{CONTENTS_PREFIX}/{chain.tenant}/{chain.workspace}/{hash[:2]}/{hash}"
+def _key(chain: ChainId, hash: str, upload: str) -> str:
+    name = f"{hash}-{upload}" if upload else hash  # as earlier versions stored it
+    return f"{CONTENTS_PREFIX}/{chain.tenant}/{chain.workspace}/{hash[:2]}/{name}"

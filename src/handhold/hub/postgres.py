@@ -10,16 +10,20 @@ from contextlib import contextmanager
 from typing import Any, LiteralString
 
 from psycopg import Connection, sql
+from psycopg.errors import ForeignKeyViolation
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
 from handhold.core.ports.record_store import (
-    MAX_DIVERGED_RECORDS,
+    MAX_READ_BYTES,
     ChainDiverged,
     ChainHead,
     ChainId,
     HubEntry,
+    QuotaExceeded,
+    StoredContent,
     WorkspaceSummary,
+    select_kept,
     select_new,
 )
 from handhold.core.shipped_entries import find_entry
@@ -29,7 +33,6 @@ from handhold.hub.quotas import TenantQuotas
 from handhold.hub.session_totals import add_totals
 
 MAX_RACES = 10  # of other hub processes for the same head, before a request gives up
-CONNECT_TIMEOUT_SECONDS = 5.0
 
 COMPARE: LiteralString = "record = %(record)s AND digest = %(previous)s AND diverged_at = 0"
 APPEND: LiteralString = """
@@ -55,8 +58,47 @@ APPEND: LiteralString = """
 """
 SELECT_HEAD: LiteralString = "SELECT record, digest, diverged_at FROM workspaces WHERE id = %s"
 SELECT_DIGESTS: LiteralString = """
-    SELECT records.digest FROM records JOIN workspaces ON id = workspace AND workspaces.generation = records.generation
-    WHERE workspace = %s AND records.record >= %s ORDER BY records.record LIMIT %s
+    SELECT records.record, records.digest FROM records
+    JOIN workspaces ON id = workspace AND workspaces.generation = records.generation
+    WHERE workspace = %s AND records.record BETWEEN %s AND %s
+"""
+MARK_DIVERGED: LiteralString = """
+    UPDATE workspaces SET diverged_at = CASE WHEN diverged_at = 0 THEN %(at)s ELSE diverged_at END, seen = now()
+    WHERE id = %(workspace)s
+"""
+MEASURE_DIVERGED: LiteralString = """
+    SELECT count(*), coalesce(sum(length(line)), 0)::bigint FROM diverged
+    JOIN workspaces ON workspaces.id = workspace AND workspaces.generation = diverged.generation
+    WHERE workspace = %(workspace)s
+"""
+KEEP_APART: LiteralString = """
+    WITH kept AS (
+        INSERT INTO diverged (tenant, workspace, generation, digest, line)
+        SELECT tenant, workspaces.id, generation, new.digest, new.line
+        FROM workspaces, unnest(%(digests)s::bytea[], %(lines)s::bytea[]) AS new (digest, line)
+        WHERE id = %(workspace)s ON CONFLICT DO NOTHING RETURNING line
+    )
+    UPDATE workspaces SET stored_bytes = stored_bytes + (SELECT coalesce(sum(length(line)), 0) FROM kept)
+    WHERE id = %(workspace)s
+"""
+# How much of what is found fits into an answer is known without reading it: lengths are not in the lines.
+SELECT_LINES: LiteralString = """
+    SELECT line FROM (
+        SELECT line, record, sum(length(line)) OVER (ORDER BY record) - length(line) AS before FROM (
+            SELECT line, records.record
+            FROM records JOIN workspaces ON id = workspace AND workspaces.generation = records.generation
+            WHERE workspace = %(workspace)s AND {where} ORDER BY records.record LIMIT %(limit)s
+        ) AS wanted
+    ) AS found WHERE before < %(most)s ORDER BY record
+"""
+ADD_CONTENT: LiteralString = """
+    WITH stored AS (
+        INSERT INTO contents (tenant, workspace, hash, size, upload)
+        VALUES (%(tenant)s, %(workspace)s, %(hash)s, %(size)s, %(upload)s)
+        ON CONFLICT (workspace, hash) DO UPDATE SET used = now() RETURNING size, upload
+    )
+    UPDATE workspaces SET stored_bytes = stored_bytes + stored.size FROM stored
+    WHERE id = %(workspace)s AND stored.upload = %(upload)s
 """
 # Whether a call is undone: by an undo that was committed, and not redone since. Subqueries with an aggregate are looked
 # up one by one, by the index: without statistics, as in the table of a new month, a join could read a whole workspace.
@@ -151,25 +193,13 @@ class PostgresRecordStore:
 
     def _keep_apart(self, chain: ChainId, batch: RecordBatch, head: ChainHead) -> None:
         """Keep the first batches of a diverged chain, and mark the workspace."""
+        values: dict[str, Any] = {"tenant": chain.tenant, "workspace": chain.workspace, "at": head.diverged_at}
         with self.for_tenant(chain.tenant) as connection:
-            connection.execute(
-                "UPDATE workspaces SET diverged_at = %s, seen = now() WHERE id = %s AND diverged_at = 0",
-                (head.diverged_at, chain.workspace),
-            )
-            connection.execute(
-                "INSERT INTO diverged (tenant, workspace, digest, line)"
-                " SELECT %(tenant)s, %(workspace)s, digest, line"
-                " FROM unnest(%(digests)s::bytea[], %(lines)s::bytea[]) AS new (digest, line)"
-                " WHERE (SELECT count(*) FROM diverged WHERE workspace = %(workspace)s) < %(most)s"
-                " ON CONFLICT DO NOTHING",
-                {
-                    "tenant": chain.tenant,
-                    "workspace": chain.workspace,
-                    "digests": [each.digest for each in batch.records],
-                    "lines": [each.line for each in batch.records],
-                    "most": MAX_DIVERGED_RECORDS,
-                },
-            )
+            connection.execute(MARK_DIVERGED, values)  # locks the row: others that diverge wait
+            row = connection.execute(MEASURE_DIVERGED, values).fetchone()
+            kept = select_kept(batch, *(row or (0, 0)))
+            values |= {"digests": [each.digest for each in kept], "lines": [each.line for each in kept]}
+            connection.execute(KEEP_APART, values)
 
     def restart(self, chain: ChainId) -> None:
         with self.for_tenant(chain.tenant) as connection:
@@ -182,17 +212,16 @@ class PostgresRecordStore:
     # --- reading
 
     def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
-        return self._select_lines(chain, "records.record > %s ORDER BY records.record LIMIT %s", after, limit)
+        return self._select_lines(chain, "records.record > %(after)s", after=after, limit=limit)
 
     def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
-        return self._select_lines(chain, "seq = %s ORDER BY records.record", seq)
+        return self._select_lines(chain, "seq = %(seq)s", seq=seq, limit=None)
 
-    def _select_lines(self, chain: ChainId, where: LiteralString, *values: int) -> list[bytes]:
+    def _select_lines(self, chain: ChainId, where: LiteralString, **values: int | None) -> list[bytes]:
         with self.for_tenant(chain.tenant) as connection:
             rows = connection.execute(
-                "SELECT line FROM records JOIN workspaces ON id = workspace"
-                " AND workspaces.generation = records.generation WHERE workspace = %s AND " + where,
-                (chain.workspace, *values),
+                sql.SQL(SELECT_LINES).format(where=sql.SQL(where)),
+                {"workspace": chain.workspace, "most": MAX_READ_BYTES, **values},
             )
             return [line for (line,) in rows]
 
@@ -243,7 +272,7 @@ class PostgresRecordStore:
             return _read_entries(connection, rows)
 
     def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
-        key = path.encode("utf-8", "surrogatepass")[:MAX_KEY_BYTES]
+        key = path.rstrip("/").encode("utf-8", "surrogatepass")[:MAX_KEY_BYTES]
         where: LiteralString = "" if workspace is None else " AND workspaces.name = %(workspace)s"
         with self.for_tenant(tenant) as connection:
             rows = connection.execute(
@@ -268,25 +297,37 @@ class PostgresRecordStore:
     def select_present(self, chain: ChainId, hashes: Collection[str]) -> set[str]:
         with self.for_tenant(chain.tenant) as connection:
             keys = (chain.workspace, [bytes.fromhex(each) for each in hashes])
-            rows = connection.execute("SELECT hash FROM contents WHERE workspace = %s AND hash = ANY(%s)", keys)
-            found = {hash.hex() for (hash,) in rows}
             # Retention spares for a day and an hour what was asked for, so that this need not write every time.
-            connection.execute(
-                "UPDATE contents SET used = now()"
-                " WHERE workspace = %s AND hash = ANY(%s) AND used < now() - interval '1 hour'",
-                keys,
-            )
-            return found
+            old, new = "used < now() - interval '1 hour'", "used >= now() - interval '1 hour'"
+            asked: LiteralString = "workspace = %s AND hash = ANY(%s)"
+            connection.execute(f"UPDATE contents SET used = now() WHERE {asked} AND {old}", keys)
+            rows = connection.execute(f"SELECT hash FROM contents WHERE {asked} AND {new}", keys)
+            return {hash.hex() for (hash,) in rows}
 
-    def add_content(self, chain: ChainId, hash: str, size: int) -> None:
+    def find_content(self, chain: ChainId, hash: str) -> StoredContent | None:
+        return self.find_contents(chain, (hash,)).get(hash)
+
+    def find_contents(self, chain: ChainId, hashes: Collection[str]) -> dict[str, StoredContent]:
         with self.for_tenant(chain.tenant) as connection:
-            self._quotas.check(connection, chain.tenant)
-            connection.execute(
-                "WITH new AS (INSERT INTO contents (tenant, workspace, hash, size)"
-                " VALUES (%(tenant)s, %(workspace)s, %(hash)s, %(size)s) ON CONFLICT DO NOTHING RETURNING size)"
-                " UPDATE workspaces SET stored_bytes = stored_bytes + new.size FROM new WHERE id = %(workspace)s",
-                {"tenant": chain.tenant, "workspace": chain.workspace, "hash": bytes.fromhex(hash), "size": size},
+            rows = connection.execute(
+                "SELECT hash, upload, size FROM contents WHERE workspace = %s AND hash = ANY(%s)",
+                (chain.workspace, [bytes.fromhex(each) for each in hashes]),
             )
+            return {hash.hex(): StoredContent(upload, size) for hash, upload, size in rows}
+
+    def check_room(self, chain: ChainId, size: int) -> None:
+        with self.for_tenant(chain.tenant) as connection:
+            self._quotas.check(connection, chain.tenant, size)
+
+    def add_content(self, chain: ChainId, hash: str, content: StoredContent) -> bool:
+        values: dict[str, Any] = {"tenant": chain.tenant, "workspace": chain.workspace, "hash": bytes.fromhex(hash)}
+        try:
+            with self.for_tenant(chain.tenant) as connection:
+                self._quotas.check(connection, chain.tenant, content.size)
+                values |= {"size": content.size, "upload": content.upload}
+                return connection.execute(ADD_CONTENT, values).rowcount > 0
+        except ForeignKeyViolation:
+            raise QuotaExceeded("bytes", 0) from None  # the tenant was deleted a moment ago
 
 
 def _read_head(connection: Connection[TupleRow], chain: ChainId) -> ChainHead:
@@ -297,10 +338,10 @@ def _read_head(connection: Connection[TupleRow], chain: ChainId) -> ChainHead:
 def _select_new(connection: Connection[TupleRow], chain: ChainId, head: ChainHead, batch: RecordBatch) -> RecordBatch:
     if head.diverged_at:
         raise ChainDiverged(head)
-    stored: list[bytes] = []
+    stored: dict[int, bytes] = {}
     if batch.first.number <= head.record:
-        first, most = batch.first.number, len(batch.records)
-        stored = [digest for (digest,) in connection.execute(SELECT_DIGESTS, (chain.workspace, first, most))]
+        numbers = (chain.workspace, batch.first.number, batch.last.number)
+        stored = dict(connection.execute(SELECT_DIGESTS, numbers).fetchall())
     return select_new(head, batch, stored)
 
 
@@ -354,21 +395,3 @@ def _read_entries(connection: Connection[TupleRow], calls: Sequence[tuple[int, i
     values = {"workspaces": [workspace for workspace, _ in calls], "seqs": [seq for _, seq in calls]}
     rows = connection.execute(SELECT_ENTRIES, values).fetchall()
     return [HubEntry(name, found[0]) for name, lines, undone in rows if (found := find_entry(lines, undone=undone))]
-
-
-def open_pool(conninfo: str, *, max_size: int = 16) -> ConnectionPool[Connection[TupleRow]]:
-    """A pool of connections that wait for the disk at every commit, whatever the server's setting is."""
-
-    def configure(connection: Connection[TupleRow]) -> None:
-        connection.execute("SET synchronous_commit = on")
-        connection.commit()
-
-    return ConnectionPool(
-        conninfo,
-        min_size=1,
-        max_size=max_size,
-        timeout=CONNECT_TIMEOUT_SECONDS,
-        configure=configure,
-        kwargs={"connect_timeout": int(CONNECT_TIMEOUT_SECONDS)},
-        open=True,
-    )

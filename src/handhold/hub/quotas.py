@@ -1,6 +1,7 @@
 """Quotas of tenants in records and bytes, looked up at most every few seconds."""
 
 import time
+from dataclasses import dataclass
 from threading import Lock
 
 from psycopg import Connection
@@ -19,33 +20,40 @@ SELECT_USAGE = """
 """
 
 
+@dataclass(frozen=True)
+class TenantUsage:
+    """What a tenant may store (None: no limit), and what it stores."""
+
+    max_records: int | None
+    max_bytes: int | None
+    records: int
+    size: int
+
+    def check(self, added: int) -> None:
+        if self.max_records is not None and self.records >= self.max_records:
+            raise QuotaExceeded("records", self.max_records)
+        if self.max_bytes is not None and self.size + max(added, 1) > self.max_bytes:
+            raise QuotaExceeded("bytes", self.max_bytes)
+
+
+DELETED = TenantUsage(0, 0, 0, 0)
+
+
 class TenantQuotas:
     """Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._found: dict[int, tuple[float, QuotaExceeded | None]] = {}
+        self._found: dict[int, tuple[float, TenantUsage]] = {}
 
-    def check(self, connection: Connection[TupleRow], tenant: int) -> None:
-        """Raise QuotaExceeded if the tenant has used up one of its quotas."""
+    def check(self, connection: Connection[TupleRow], tenant: int, added: int = 0) -> None:
+        """Raise QuotaExceeded if the tenant has used up one of its quotas, or has no room for `added` bytes."""
         now = time.monotonic()
         with self._lock:
-            looked_at, exceeded = self._found.get(tenant, (0.0, None))
+            looked_at, usage = self._found.get(tenant, (0.0, DELETED))
         if now - looked_at >= LOOKUP_SECONDS or not looked_at:
-            exceeded = _find_exceeded(connection, tenant)
+            row = connection.execute(SELECT_USAGE, (tenant,)).fetchone()
+            usage = TenantUsage(*row) if row else DELETED
             with self._lock:
-                self._found[tenant] = now, exceeded
-        if exceeded:
-            raise QuotaExceeded(exceeded.what, exceeded.limit)
-
-
-def _find_exceeded(connection: Connection[TupleRow], tenant: int) -> QuotaExceeded | None:
-    row = connection.execute(SELECT_USAGE, (tenant,)).fetchone()
-    if row is None:
-        return QuotaExceeded("records", 0)  # the tenant was deleted
-    max_records, max_bytes, records, size = row
-    if max_records is not None and records >= max_records:
-        return QuotaExceeded("records", max_records)
-    if max_bytes is not None and size >= max_bytes:
-        return QuotaExceeded("bytes", max_bytes)
-    return None
+                self._found[tenant] = now, usage
+        usage.check(added)

@@ -20,7 +20,8 @@ from handhold.hub.browser_sessions import BrowserSessions
 from handhold.hub.local_records import SqliteRecordStore
 from handhold.hub.migrations import add_partitions, migrate
 from handhold.hub.object_contents import ObjectContents, ObjectStoreError
-from handhold.hub.postgres import PostgresRecordStore, open_pool
+from handhold.hub.postgres import PostgresRecordStore
+from handhold.hub.postgres_pool import open_pool, open_upkeep_pool
 from handhold.hub.tenants import PostgresTenants
 
 UPKEEP_SECONDS = 3600
@@ -53,15 +54,16 @@ def open_stores(database: str, contents: str) -> Generator[HubStores]:
         finally:
             store.close()
         return
-    with open_pool(database) as pool:
-        with pool.connection() as connection:
+    with open_pool(database) as pool, open_upkeep_pool(database) as upkeep:
+        with upkeep.connection() as connection:
             migrate(connection)
-        tenants, objects = PostgresTenants(pool), ObjectContents.open(contents)
+        tenants, objects = PostgresTenants(pool, upkeep), ObjectContents.open(contents)
 
         def keep_up() -> None:
-            with pool.connection() as connection:
+            with upkeep.connection() as connection:
                 add_partitions(connection)
             tenants.apply_retention(objects)
+            tenants.finish_deletions(objects)
             objects.sweep_staging()
 
         yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up, BrowserSessions(pool))
@@ -141,7 +143,7 @@ def _keep_up(work: Callable[[], None], stopped: Event) -> None:
     while True:
         try:
             work()
-        except (PostgresError, ObjectStoreError) as error:
+        except (PostgresError, ObjectStoreError, FileNotFoundError) as error:
             sys.stderr.write(f"upkeep failed, and is tried again: {type(error).__name__}: {error}\n")
         if stopped.wait(UPKEEP_SECONDS):
             return

@@ -4,7 +4,7 @@ A chain grows by compare-and-swap on its last hash: a batch that does not start 
 is sent twice lands once, and two senders never interleave.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,8 @@ from handhold.core.ports.journal import JournalEntry
 from handhold.core.shipped_records import START_DIGEST, RecordBatch, ShippedRecord
 
 MAX_DIVERGED_RECORDS = 1_000  # kept of a diverged chain
+MAX_DIVERGED_BYTES = 16 * 1024 * 1024
+MAX_READ_BYTES = 64 * 1024 * 1024  # of lines in one answer; the last one may go beyond
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,14 @@ class WorkspaceSummary:
 
 
 @dataclass(frozen=True)
+class StoredContent:
+    """A content that a workspace uploaded. `upload` tells its object from those of other uploads of the same hash."""
+
+    upload: str
+    size: int
+
+
+@dataclass(frozen=True)
 class HubEntry:
     """A call of one of a tenant's workspaces."""
 
@@ -101,7 +111,7 @@ class RecordStore(Protocol):
         ...
 
     def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
-        """The records after one, in order."""
+        """The records after one, in order. Fewer than `limit` if they are large, but never none if there is one."""
         ...
 
     def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
@@ -128,25 +138,47 @@ class RecordStore(Protocol):
         """Which of these contents this workspace has uploaded. They are pinned for a day."""
         ...
 
-    def add_content(self, chain: ChainId, hash: str, size: int) -> None:
-        """Record an uploaded content. QuotaExceeded if the tenant has no room for it."""
+    def find_content(self, chain: ChainId, hash: str) -> StoredContent | None:
+        """None if this workspace has not uploaded it, or it is no longer kept."""
+        ...
+
+    def check_room(self, chain: ChainId, size: int) -> None:
+        """QuotaExceeded if the tenant has no room for a content of this size."""
+        ...
+
+    def add_content(self, chain: ChainId, hash: str, content: StoredContent) -> bool:
+        """Record an uploaded content, or pin the one that is there; return whether it is a new one.
+
+        QuotaExceeded if the tenant has no room for it.
+        """
         ...
 
 
-def select_new(head: ChainHead, batch: RecordBatch, stored: Sequence[bytes]) -> RecordBatch:
-    """The part of a batch to append after the head. `stored` are the chain's hashes from the batch's first record on.
+def select_new(head: ChainHead, batch: RecordBatch, stored: Mapping[int, bytes]) -> RecordBatch:
+    """The part of a batch to append after the head. `stored` are the chain's hashes by number, unless forgotten.
 
     Raises ChainGap or ChainDiverged; the head of the latter has the number of the first record that differs.
     """
     if batch.first.number > head.record + 1:
         raise ChainGap(head)
-    for record, digest in zip(batch.records, stored, strict=False):
-        if record.digest != digest:
+    for record in batch.records:
+        if record.digest != stored.get(record.number, record.digest):
             raise diverged(head, record)
     new = batch.after(head.record)
     if new.records and new.first.previous != head.digest:
         raise diverged(head, new.first)
     return new
+
+
+def select_kept(batch: RecordBatch, count: int, size: int) -> list[ShippedRecord]:
+    """The first records of a diverged batch, as many as are kept in addition to `count` of `size` bytes."""
+    kept: list[ShippedRecord] = []
+    for record in batch.records[: max(0, MAX_DIVERGED_RECORDS - count)]:
+        size += len(record.line)
+        if size > MAX_DIVERGED_BYTES:
+            break
+        kept.append(record)
+    return kept
 
 
 def diverged(head: ChainHead, record: ShippedRecord) -> ChainDiverged:
