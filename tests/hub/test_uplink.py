@@ -466,6 +466,7 @@ def test_call_log_diff_and_doctor_know_the_hub(sandbox: Sandbox, reader: str):
     assert shown.exit_code == 0, shown.output
     assert f"{sandbox.name}/default/#1" in shown.output
     assert "write_file" in shown.output
+    assert f" {sandbox.root}/a.txt" in shown.output
     (found,) = json.loads(
         handhold(
             "log", "--hub", sandbox.hub.url, "--path", str(sandbox.root), "--json", HANDHOLD_HUB_TOKEN=reader

@@ -156,9 +156,7 @@ def print_hub_log(
     if as_json:
         print_json([{"workspace": name, **asdict(entry)} for name, entry in found])
     else:
-        rows = [
-            make_row(entry, f"{name}/{entry.call.session}/#{entry.seq}", ("/",), None, None) for name, entry in found
-        ]
+        rows = [make_row(entry, f"{name}/{entry.call.session}/#{entry.seq}", (), None, None) for name, entry in found]
         print_rows(rows, everyone=True, as_json=False)
     for line in diverged:
         click.echo(escape_invisible(line), err=True)
