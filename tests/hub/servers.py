@@ -217,6 +217,9 @@ class SeaweedFS(Server):
         ]
         super().__init__(argv, port, folder / "log")
 
+    def stop(self) -> None:
+        self.kill()  # when asked to end, it takes up to half a minute
+
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self.port}"
