@@ -119,6 +119,7 @@ def tries() -> list[tuple[str, str, str, dict]]:
     return found
 
 
+@pytest.mark.timeout(300)
 def test_300_tries_of_one_tenant_at_another_learn_nothing(hubs: tuple[Two, Two]):
     wanted = tries()
     assert len(wanted) >= 300
