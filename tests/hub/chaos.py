@@ -90,7 +90,6 @@ def run(
     restarts: int,
     processes: int,
     compare: bool = True,
-    kill: bool = True,
     seed: int = 1,
 ) -> Found:
     found, choose = Found(uplinks), random.Random(seed)
@@ -119,13 +118,13 @@ def run(
         proxy = CuttingProxy(free_port(), haproxy.port, share=CUT_SHARE, seed=seed)
         proxy.start()
         stack.callback(proxy.stop)
-        workers = start_workers(folder, tokens, f"http://127.0.0.1:{proxy.port}", seconds, processes)
+        workers = start_workers(folder, tokens, f"http://127.0.0.1:{proxy.port}", processes)
         for each in workers:
             stack.callback(each.kill)
-        if kill:
-            rage(found, hubs, postgres, seaweed, seconds, restarts, choose)
+        rage(found, hubs, postgres, seaweed, seconds, restarts, choose)
         proxy.share = 0.0
-        reports = [json.loads(each.communicate(timeout=seconds + 240)[0]) for each in workers]
+        end_work(workers)
+        reports = [json.loads(each.communicate(timeout=240)[0]) for each in workers]
         found.cuts = proxy.cuts
         check(found, database, seaweed, [report for part in reports for report in part])
     found.seconds = time.monotonic() - started
@@ -146,24 +145,28 @@ def make_haproxy(folder: Path, hubs: list[Hub]) -> Server:
     return Server([find_program("haproxy"), "-db", "-f", str(folder / "haproxy.cfg")], port, folder / "haproxy.log")
 
 
-def start_workers(
-    folder: Path, tokens: list[tuple[str, str]], url: str, seconds: float, processes: int
-) -> list[subprocess.Popen[str]]:
+def start_workers(folder: Path, tokens: list[tuple[str, str]], url: str, processes: int) -> list[subprocess.Popen[str]]:
     workers: list[subprocess.Popen[str]] = []
     for n in range(processes):
         place = folder / f"worker{n}"
         place.mkdir()
-        argv = [sys.executable, "-m", "tests.hub.chaos_worker", str(place), url, str(seconds), "120"]
+        argv = [sys.executable, "-m", "tests.hub.chaos_worker", str(place), url, "120"]
         with (place / "log").open("wb") as log:
             worker = subprocess.Popen(
                 argv, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
             )
         assert worker.stdin
-        worker.stdin.write("".join(f"{name} {token}\n" for name, token in tokens[n::processes]))
-        worker.stdin.close()
-        worker.stdin = None
+        worker.stdin.write("".join(f"{name} {token}\n" for name, token in tokens[n::processes]) + "\n")
+        worker.stdin.flush()
         workers.append(worker)
     return workers
+
+
+def end_work(workers: list[subprocess.Popen[str]]) -> None:
+    for worker in workers:
+        assert worker.stdin
+        worker.stdin.close()
+        worker.stdin = None
 
 
 def rage(
@@ -175,25 +178,32 @@ def rage(
     restarts: int,
     choose: random.Random,
 ) -> None:
-    """Kill a hub every two seconds; restart PostgreSQL and SeaweedFS in turns, the first time by kill -9."""
+    """Kill a hub every two seconds; restart PostgreSQL and SeaweedFS in turns, the first time by kill -9.
+
+    A hub that is being started is left alone, so a slow machine needs more time for the same number of kills.
+    """
+    kills = seconds / (2 * HUB_KILL_SECONDS)
     until = time.monotonic() + seconds
     pause = seconds / (2 * restarts + 1)
     next_restart = time.monotonic() + pause
     turn = 0
     with ThreadPoolExecutor(32) as pool:
-        pending: dict[int, Future[None]] = {}  # by port: what is being started is not killed, or it would be lost
-        while time.monotonic() < until:
+        pending: dict[int, Future[None]] = {}  # by port
+
+        def is_started(server: Server) -> bool:
+            return server.port not in pending or pending[server.port].done()
+
+        while time.monotonic() < until or turn < 2 * restarts or found.hub_kills < kills:
             time.sleep(HUB_KILL_SECONDS)
             for each in [each for each in pending.values() if each.done()]:
                 each.result()
-            ready = [hub for hub in hubs if hub.port not in pending or pending[hub.port].done()]
-            if ready:
+            if ready := [hub for hub in hubs if is_started(hub)]:
                 hub = choose.choice(ready)
                 hub.kill(signal.SIGKILL)
                 found.hub_kills += 1
                 pending[hub.port] = pool.submit(start_again, hub)
-            if time.monotonic() >= next_restart and turn < 2 * restarts:
-                server = (postgres, seaweed)[turn % 2]
+            server = (postgres, seaweed)[turn % 2]
+            if time.monotonic() >= next_restart and turn < 2 * restarts and is_started(server):
                 server.kill(signal.SIGINT if server is postgres and turn else signal.SIGKILL)
                 found.postgres_restarts += server is postgres
                 found.seaweed_restarts += server is seaweed

@@ -1,11 +1,14 @@
 """Many sandboxes in one process: each has a journal that grows, and an uplink. Prints what it saw as JSON.
 
-python -m tests.hub.chaos_worker FOLDER URL SECONDS DRAIN_SECONDS   (tokens on standard input, one a line)
+python -m tests.hub.chaos_worker FOLDER URL DRAIN_SECONDS
+
+Names and tokens come on standard input, one pair a line, then an empty line; the work goes on until the input ends.
 """
 
 import json
 import os
 import random
+import select
 import sys
 import time
 from pathlib import Path
@@ -89,13 +92,12 @@ class Sandbox:
 
 
 def main() -> None:
-    folder, url, seconds, drain = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), float(sys.argv[4])
+    folder, url, drain = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
     module.LAST_RETRY_SECONDS = 2.0
-    names = [line.split() for line in sys.stdin.read().splitlines()]
+    names = [line.split() for line in iter(sys.stdin.readline, "\n")]
     sandboxes = [Sandbox(folder / name, url, token) for name, token in names]
     choose = random.Random(str(folder))
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    while not select.select([sys.stdin], [], [], 0)[0]:
         started = time.monotonic()
         for each in choose.sample(sandboxes, len(sandboxes)):
             each.work(choose)
