@@ -9,7 +9,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.backends.uplink import uplink
-from handhold.core.errors import NoSpace
+from handhold.core.errors import NoSpace, SystemFailure
 from handhold.core.plans import digest
 from tests.hub.servers import wait_until
 from tests.hub.test_uplink import SECRET, Sandbox, all_sent, alone, handhold, reader, write
@@ -75,6 +75,28 @@ def test_new_contents_are_judged_between_two_tries(alone: Sandbox, reader: str, 
         assert isinstance(link, uplink.Uplink)
         state = link._state  # pyright: ignore[reportPrivateUsage]
         wait_until(lambda: bool(state.select_withheld({digest(copied)})), "judging", 10)
+
+
+def test_what_could_not_be_read_when_it_was_judged_is_not_shipped_later(
+    alone: Sandbox, reader: str, monkeypatch: pytest.MonkeyPatch
+):
+    def fail(*_: object) -> None:
+        raise SystemFailure("slot", "input/output error")
+
+    alone.hub.kill()
+    with alone.open() as box:
+        link = box._session.hub  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(link, uplink.Uplink)
+        with monkeypatch.context() as broken:
+            broken.setattr(link, "_read_content", fail)
+            write(box, "a.txt", "one\n")
+            state = link._state  # pyright: ignore[reportPrivateUsage]
+            wait_until(lambda: bool(state.select_withheld({digest(b"one\n")})), "judging")
+        write(box, "b.txt", "two\n")
+        alone.hub.start()
+        wait_until(lambda: all_sent(box), "shipping")
+    assert alone.has_content(reader, b"two\n")
+    assert not alone.has_content(reader, b"one\n")
 
 
 @pytest.mark.parametrize("token", ["hhub_old\nhhub_new\n", "", "hhub_ä"])

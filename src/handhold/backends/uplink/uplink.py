@@ -287,7 +287,11 @@ class Uplink:
             self._judged = records[-1].number
 
     def _is_secret(self, hash: str, content: Content | None, path: str) -> bool:
-        data = self._read(hash, content, path)
+        try:
+            data = self._read(hash, content, path)
+        except ToolError:
+            log_swallowed()
+            return True  # nobody can tell
         return data is not None and not self._rules.may_ship(path, data)
 
     def _learn_secrets(self) -> None:
@@ -297,7 +301,7 @@ class Uplink:
             contents = list(self._iter_contents(records))
             withheld = self._state.select_withheld({hash for hash, _ in contents})
             for hash, (content, path) in contents:
-                if hash in withheld and (data := self._read(hash, content, path)) is not None:
+                if hash in withheld and (data := self._read_if_possible(hash, content, path)) is not None:
                     self._rules.learn(path, data)
             last = records[-1].number
         self._has_learned = True
@@ -309,7 +313,7 @@ class Uplink:
         for start in range(0, len(hashes), MAX_ASKED_HASHES):
             for hash in self._client.select_missing(hashes[start : start + MAX_ASKED_HASHES]):
                 content, path = wanted[hash]
-                data = self._read(hash, content, path)
+                data = self._read_if_possible(hash, content, path)
                 if data is not None and self._rules.may_ship(path, data):
                     self._upload(hash, data)
 
@@ -327,11 +331,14 @@ class Uplink:
 
     def _read(self, hash: str, content: Content | None, path: str) -> bytes | None:
         """The bytes; None if they are gone."""
-        if content is None:
-            found = self._state.read_reply(hash)
-            return unpack(found[0], packed=bool(found[1])) if found else None
-        with suppress_and_log(ToolError):
+        if content is not None:
             return self._read_content(content, path)
+        found = self._state.read_reply(hash)
+        return unpack(found[0], packed=bool(found[1])) if found else None
+
+    def _read_if_possible(self, hash: str, content: Content | None, path: str) -> bytes | None:
+        with suppress_and_log(ToolError):
+            return self._read(hash, content, path)
         return None
 
     def _upload(self, hash: str, data: bytes) -> None:
