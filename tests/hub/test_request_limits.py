@@ -22,8 +22,17 @@ import pytest
 import uvicorn
 from starlette.testclient import TestClient
 
-from handhold.core.plans import ContentRef, FileChange, digest
-from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, estimate_memory, parse_batch
+from handhold.backends.state.records import IntentRecord, encode_record
+from handhold.core.plans import ContentRef, FileChange, StagedContent, digest
+from handhold.core.ports.journal import CallDecision
+from handhold.core.shipped_records import (
+    MAX_BATCH_BYTES,
+    MAX_PARSED_BYTES,
+    START_DIGEST,
+    BadBatch,
+    estimate_memory,
+    parse_batch,
+)
 from handhold.hub import postgres_pool, request_bodies, shipped_contents
 from handhold.hub.app import HubApp
 from handhold.hub.object_contents import ObjectContents
@@ -171,10 +180,16 @@ def test_a_body_that_would_fill_the_memory_is_refused_before_it_is_parsed():
     assert peak < 1_000_000
 
 
-def test_a_command_that_changed_a_hundred_thousand_files_is_accepted():
-    (line,) = encode_chain(call_records(1, *(f"/ws/src/package/module{n}.py" for n in range(1000))))[1:2]
-    assert estimate_memory(line) * 100 < 13 * MAX_BATCH_BYTES
+@pytest.mark.parametrize("name", ["module", "мо\U0001f600"])
+def test_a_command_that_changed_a_hundred_thousand_files_is_accepted(name: str):
+    contents = [
+        StagedContent(f"0123456789ab/{n}", "file", f"{n:064x}", 12_345, 0o644, (65_024, 10**7 + n), 10**18 + n)
+        for n in range(99_000, 100_000)
+    ]
+    files = tuple(FileChange(f"/home/me/shop/src/package/{name}.py", each, each) for each in contents)
+    line = encode_record(IntentRecord(1, 1, "t", CallDecision("allowed", ""), files, ()), 1, START_DIGEST)
     assert len(line) * 100 < MAX_BATCH_BYTES
+    assert estimate_memory(line) * 100 < MAX_PARSED_BYTES
 
 
 @pytest.mark.parametrize(("large", "most"), [(0, 1), (2**20, 2)])

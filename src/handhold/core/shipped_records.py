@@ -13,9 +13,10 @@ from typing import Any
 RECORD_VERSION = 1
 START_DIGEST = bytes(32)  # the predecessor of the first record
 MAX_BATCH_RECORDS = 1_000
-# An uplink sends 1 MiB at once, or one record: a command that changed 100,000 files has one of some 20 MB.
-MAX_BATCH_BYTES = 32 * 1024 * 1024
-MAX_PARSED_BYTES = 13 * MAX_BATCH_BYTES  # as objects; those 20 MB become 200
+# An uplink sends 1 MiB at once, or one record: that of a command that changed 100,000 files has 54 MiB.
+MAX_BATCH_BYTES = 64 * 1024 * 1024
+MAX_PARSED_BYTES = 17 * MAX_BATCH_BYTES  # as objects, by `estimate_memory`; those 54 MiB really take 250 to 420
+MAX_CONTENT_BYTES = 64 * 1024 * 1024  # larger ones are not shipped
 VALUE_BYTES = 100  # of an object in memory, beyond its text
 MAX_NUMBER = 2**63 - 1
 MICROSECONDS_PER_SECOND = 1_000_000

@@ -38,7 +38,14 @@ from handhold.core.ports.record_store import (
     QuotaExceeded,
     RecordStore,
 )
-from handhold.core.shipped_records import MAX_BATCH_BYTES, BadBatch, estimate_memory, is_hash, parse_batch
+from handhold.core.shipped_records import (
+    MAX_BATCH_BYTES,
+    MAX_CONTENT_BYTES,
+    BadBatch,
+    estimate_memory,
+    is_hash,
+    parse_batch,
+)
 from handhold.hub.access import ROLES, Access, Role, TokenStore
 from handhold.hub.access_cache import AccessCache
 from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
@@ -48,7 +55,6 @@ from handhold.hub.readiness import Readiness
 from handhold.hub.request_bodies import BodyReader
 from handhold.hub.stored_contents import StoredContents
 
-MAX_CONTENT_BYTES = 64 * 1024 * 1024  # uplinks do not ship larger ones
 LARGE_BATCH_BYTES = 16 * 1024 * 1024  # in memory; such batches are appended one at a time
 MAX_HAVE_HASHES = 1_000
 MAX_HAVE_BYTES = 100 * MAX_HAVE_HASHES

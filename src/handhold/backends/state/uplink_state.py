@@ -19,10 +19,8 @@ from handhold.backends.state.rows import RECORD_TABLES, read_record
 from handhold.core.errors import HubBacklogFull, StateDamaged
 from handhold.core.plans import ContentRef, FileChange, InlineContent, StagedContent
 from handhold.core.ports.hub_link import HubStatus
-from handhold.core.shipped_records import is_hash
+from handhold.core.shipped_records import MAX_CONTENT_BYTES, START_DIGEST, is_hash
 
-START_HASH = bytes(32)
-MAX_CONTENT_BYTES = 64 * 1024 * 1024  # larger ones are not shipped
 SCHEMA = (
     # One row once a hub was named.
     """CREATE TABLE uplink (
@@ -71,7 +69,7 @@ class UplinkState:
             row = connection.execute("SELECT hub FROM uplink").fetchone()
             if row != (hub,):
                 connection.execute("DELETE FROM uplink")
-                connection.execute("INSERT INTO uplink VALUES (?, 0, ?, 0, 0, '', 0)", (hub, START_HASH))
+                connection.execute("INSERT INTO uplink VALUES (?, 0, ?, 0, 0, '', 0)", (hub, START_DIGEST))
                 self._count_unsent(connection)
             return connection.execute("SELECT record FROM head").fetchone()[0]
 
@@ -173,7 +171,7 @@ class UplinkState:
 
 def _find_digest(connection: sqlite3.Connection, number: int) -> bytes | None:
     if not number:
-        return START_HASH
+        return START_DIGEST
     union = " UNION ALL ".join(f"SELECT digest FROM {table} WHERE record = ?1" for table in RECORD_TABLES)
     row = connection.execute(union, (number,)).fetchone()
     return row[0] if row else None
