@@ -68,6 +68,17 @@ class Sandbox:
         except OSError:
             return False
 
+    def back_up_hub(self, copy: Path) -> None:
+        self.hub.stop()
+        shutil.copytree(self.hub.database, copy)
+        self.hub.start()
+
+    def restore_hub(self, copy: Path) -> None:
+        self.hub.stop()
+        shutil.rmtree(self.hub.database)
+        shutil.copytree(copy, self.hub.database)
+        self.hub.start()
+
 
 @pytest.fixture(scope="module")
 def shared_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
@@ -253,17 +264,12 @@ def test_a_rewritten_chain_is_kept_apart_and_can_be_accepted(sandbox: Sandbox, r
 def test_a_hub_restored_from_a_backup_gets_the_rest_again(alone: Sandbox, reader: str, tmp_path: Path):
     with alone.open() as box:
         write(box, "a.txt", "one\n")
-    alone.hub.stop()
-    shutil.copytree(alone.hub.database, tmp_path / "hub-backup")
-    alone.hub.start()
+    alone.back_up_hub(tmp_path / "backup")
     with alone.open() as box:
         write(box, "b.txt", "two\n")
         write(box, "c.txt", "three\n")
         wait_until(lambda: all_sent(box), "shipping")
-        alone.hub.stop()
-        shutil.rmtree(alone.hub.database)
-        shutil.copytree(tmp_path / "hub-backup", alone.hub.database)
-        alone.hub.start()
+        alone.restore_hub(tmp_path / "backup")
         write(box, "d.txt", "four\n")
         wait_until(lambda: all_sent(box), "shipping again")
     assert alone.shipped(reader) == alone.lines()

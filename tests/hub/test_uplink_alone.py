@@ -1,7 +1,6 @@
 """What an uplink does while its hub is away, or its own machine fails: nothing secret leaves later, nothing ends silently."""
 
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -187,13 +186,8 @@ def test_an_idle_uplink_notices_that_the_hub_was_restored(
     with alone.open() as box:
         write(box, "a.txt", "one\n")
         wait_until(lambda: all_sent(box), "shipping")
-        alone.hub.stop()
-        shutil.copytree(alone.hub.database, tmp_path / "backup")
-        alone.hub.start()
+        alone.back_up_hub(tmp_path / "backup")
         write(box, "b.txt", "two\n")
         wait_until(lambda: all_sent(box), "shipping")
-        alone.hub.stop()
-        shutil.rmtree(alone.hub.database)
-        shutil.copytree(tmp_path / "backup", alone.hub.database)
-        alone.hub.start()
+        alone.restore_hub(tmp_path / "backup")
         wait_until(lambda: alone.shipped(reader) == alone.lines(), "shipping again without a call")
