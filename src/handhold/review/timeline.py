@@ -16,7 +16,7 @@ from handhold.core.errors import Denied
 from handhold.core.ports.approvals import PendingApproval
 from handhold.core.ports.journal import JournalEntry
 from handhold.core.ports.records import CallFilter, RecordPage, SessionSummary
-from handhold.review.display import format_duration, show, show_name, show_path
+from handhold.review.display import format_duration, plural, show, show_name, show_path
 from handhold.review.questions import Chip
 from handhold.review.recorded_workspace import LineCounts, RecordedWorkspace
 
@@ -212,7 +212,7 @@ def describe_session(session: SessionSummary) -> str:
     today = datetime.now().date()
     moment = datetime.fromtimestamp(session.first_at)
     since = f"{moment:%H:%M}" if moment.date() == today else f"{moment:%d %b}"
-    return f"{session.calls:,} calls · {session.turns:,} turns · since {since}"
+    return f"{plural(session.calls, 'call')} · {plural(session.turns, 'turn')} · since {since}"
 
 
 def name_session(name: str) -> Markup:
