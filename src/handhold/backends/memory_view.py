@@ -103,6 +103,10 @@ class MemoryView:
         elsewhere = (other for other in self.files if basename(other).casefold() == name)
         return find_similar_paths(wanted, above, sorted(self.list_names(above)), elsewhere)
 
+    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
+        name = self.resolve_name(path)
+        return [(each, self.is_directory(f"{name}/{each}")) for each in self.list_names(name)]
+
     def has_outside_link(self, path: str) -> bool:
         return False
 

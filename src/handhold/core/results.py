@@ -433,9 +433,11 @@ class UndoResult:
     preview: bool
     diff: str = field(repr=False)
     status: Status = "success"
+    used_repositories: tuple[str, ...] = ()  # git folders whose objects stay, because somebody changed them since
 
     def facts(self) -> dict[str, Any]:
-        return {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
+        facts = {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
+        return facts | ({"used_repositories": list(self.used_repositories)} if self.used_repositories else {})
 
 
 SearchHint = Literal["", "regex", "literal", "deeper"]

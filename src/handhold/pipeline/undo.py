@@ -35,6 +35,7 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.context import elapsed_ms
+from handhold.pipeline.git_objects import find_used_repositories, format_kept_objects, leave_objects
 from handhold.pipeline.responses import Responder
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit, recover
@@ -87,6 +88,8 @@ class UndoService:
         time. A git index always gets its old time (`renewable_paths`).
         """
         steps = [reverse_step(step) for step in reversed(self._steps(chosen))]
+        used = find_used_repositories(steps, self._files)
+        steps = [leave_objects(step, used) for step in steps]
         self._check_policy(steps)
         self._check_undoable(steps)
         if not preview:
@@ -99,6 +102,7 @@ class UndoService:
             paths=tuple(dict.fromkeys(format_path(change.path) for change in files if not change.is_directory)),
             preview=preview,
             diff=self._diff_visible(files),
+            used_repositories=tuple(sorted(used)),
         )
 
     def diff(self, target: Target | JournalEntry | None) -> str:
@@ -287,7 +291,8 @@ def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
     calls = ", ".join(result.calls) + (" undid" if result.verb == "redo" else "")
     listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
-    return f"{would if result.preview else done} {calls}: {listed or 'only folders changed'}{more}."
+    kept = format_kept_objects(result.used_repositories, roots)
+    return f"{would if result.preview else done} {calls}: {listed or 'only folders changed'}{more}.{kept}"
 
 
 def reverse_step(step: UndoStep) -> UndoStep:

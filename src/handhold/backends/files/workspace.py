@@ -7,6 +7,7 @@ before and after.
 import os
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
@@ -148,13 +149,13 @@ class Workspace:
         while (siblings := self._list_names(root, above)) is None and above:
             above = above[:-1]
         prefix = "" if root is self._roots.first else root.prefix
-        found = find_similar_paths(
-            wanted,
-            "/".join(above),
-            siblings or (),
-            find_by_name(name, lambda rel_path: self._resolver.open_directory(root, rel_path)),
-        )
+        elsewhere = find_by_name(name, partial(self._resolver.open_directory, root))
+        found = find_similar_paths(wanted, "/".join(above), siblings or (), elsewhere)
         return tuple(prefix + other for other in found)
+
+    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
+        root, rel_path = self._roots.locate(self.resolve(path))
+        return list(list_folder(split_names(rel_path), partial(self._resolver.open_directory, root)))
 
     def has_outside_link(self, path: str) -> bool:
         status = self.stat(path)
@@ -382,7 +383,7 @@ class Workspace:
         except OSError:
             log_swallowed()
             return None
-        found = list_folder(parts, lambda way: self._resolver.open_directory(root, way))
+        found = list_folder(parts, partial(self._resolver.open_directory, root))
         return [name for name, _ in islice(found, MAX_SIBLING_NAMES)]
 
 

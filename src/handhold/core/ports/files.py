@@ -75,6 +75,10 @@ class FileView(Protocol):
         """
         ...
 
+    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
+        """Names in a folder, and which are folders; none if it cannot be listed."""
+        ...
+
     def has_outside_link(self, path: str) -> bool:
         """Whether a file has a hard link outside the roots."""
         ...
