@@ -130,6 +130,7 @@ enum kind {
     ENDED = 'E',    /* nothing that it started is left */
 };
 void open_log(const char *path);
+int reserve_outcome(void);
 size_t log_position(void);
 int log_record(enum kind kind, const struct stat *st, const char *first, const char *second);
 void log_cancel(size_t from);

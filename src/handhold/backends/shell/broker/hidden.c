@@ -174,7 +174,7 @@ static void make_readable(const struct object *object) {
     int failed = to < 0 ? -EACCES : copy_program(object, from, to);
     if (to >= 0) close(to);
     size_t before = log_position();
-    if (!failed) failed = begin_create(&entry, 0);
+    if (!failed) failed = log_record(CREATE, NULL, entry.path, "");
     if (!failed && (failed = replace_exactly(&entry, spares[spare].name, &object->st))) log_cancel(before);
     if (!failed) {
         if (object->st.st_nlink == 1) forget_inode(&object->st);

@@ -42,9 +42,13 @@ static int check_movable(const struct entry *entry, const struct stat *st) {
     return contains_root(entry->path) || holds_hidden(entry->path) || is_hidden(st, entry->path) ? -EBUSY : 0;
 }
 
+/* Without a CREATED behind it, CREATE means that whatever is there is the command's: never write it for what exists. */
 int begin_create(const struct entry *entry, int is_folder) {
+    struct stat st;
     if (entry->root->own_only) return may_change_folder(entry) ? 0 : -EACCES;
+    if (!lstat_entry(entry, &st)) return -EEXIST;
     int failed = check_policy(entry->path, "", is_folder);
+    if (!failed) failed = reserve_outcome();
     if (failed || is_in_born_folder(entry)) return failed;
     failed = save_folder(entry);
     return failed ? failed : log_record(CREATE, NULL, entry->path, "");
@@ -138,8 +142,8 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     if (!failed) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", from.fd);
         if (linkat(AT_FDCWD, self, to.dir, to.name, AT_SYMLINK_FOLLOW)) failed = -errno;
-        if (failed) log_cancel(before);
     }
+    if (failed) log_cancel(before);
     close(to.dir);
     close(from.fd);
     return failed;
@@ -170,10 +174,8 @@ static int exchange(const struct entry *a, const struct entry *b, const struct s
     int failed = lstat_entry(b, &other);
     if (!failed) failed = log_record(EXCHANGE, st, a->path, b->path);
     if (!failed) failed = log_record(EXCHANGED, &other, b->path, a->path);
-    if (!failed && rename_with_flags(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) {
-        failed = -errno;
-        log_cancel(before);
-    }
+    if (!failed && rename_with_flags(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) failed = -errno;
+    if (failed) log_cancel(before);
     return failed;
 }
 

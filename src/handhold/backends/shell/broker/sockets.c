@@ -191,6 +191,7 @@ static int bind_path(const struct call *call, int fd, const union address *addre
     if (room >= (int)sizeof near.path.sun_path) failed = -ENAMETOOLONG;
     size_t before = log_position();
     if (!failed && entry.root) failed = begin_create(&entry, 0);
+    if (failed == -EEXIST) failed = -EADDRINUSE;
     if (!failed) {
         umask(read_umask(call));
         if (bind(fd, &near.any, sizeof near.path)) failed = -errno;

@@ -14,6 +14,7 @@
 #define STEP_BYTES (256UL << 10)
 #define MAX_LOG_BYTES (1UL << 30)
 #define MAX_XATTR_BYTES 65536
+#define OUTCOME_BYTES (2 * MAX_PATH) /* enough for CREATED, CANCEL and ENDED */
 
 struct record {
     uint32_t size, kind;
@@ -53,13 +54,17 @@ static int reserve(size_t size) {
     return 0;
 }
 
+/* CREATED, CANCEL and ENDED are written after the change and must not fail: every other record leaves room for them. */
+int reserve_outcome(void) { return reserve(OUTCOME_BYTES); }
+
 size_t log_position(void) { return log_end; }
 
 static int append(enum kind kind, const struct stat *st, const char *first, const char *second, const char *xattrs,
                   size_t xattr_size) {
     size_t first_size = strlen(first) + 1, second_size = strlen(second) + 1;
     size_t size = (sizeof(struct record) + first_size + second_size + xattr_size + 7) & ~7UL;
-    int failed = reserve(size);
+    int is_outcome = kind == CREATED || kind == CANCEL || kind == ENDED;
+    int failed = reserve(is_outcome ? size : size + OUTCOME_BYTES);
     if (failed) return failed;
     struct record *record = (struct record *)(log_start + log_end);
     char *at = (char *)(record + 1);
@@ -85,6 +90,7 @@ int log_record(enum kind kind, const struct stat *st, const char *first, const c
 
 void log_cancel(size_t from) {
     char offset[24];
+    if (from == log_end) return;
     snprintf(offset, sizeof offset, "%zu", from);
     append(CANCEL, NULL, offset, "", "", 0);
 }
