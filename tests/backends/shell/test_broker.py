@@ -165,6 +165,13 @@ def test_it_does_not_reach_what_is_kept_for_undo(shell: Bench, command: str):
     assert seen(shell.ws) == before
 
 
+def test_a_umask_of_the_command_does_not_close_what_is_kept_for_undo(shell: Bench):
+    make(shell, a="old\n")
+    folder = shell.files.get_staging_area(shell.files.open_roots[0])
+    assert folder
+    assert shell.shows(f"umask 777; : >new; echo x >>a; stat -c %a {folder.folder}/*/saved/*") == "600\n"
+
+
 LOCKED = {
     "create": "mkdir .vscode",
     "create below": "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit",

@@ -80,7 +80,7 @@ static void add_spares(const struct root *root, struct launch *launch) {
         struct stat st;
         next_store_name(root, spares[spare_count].name, path);
         int fd = openat(root->store, spares[spare_count].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 || fstat(fd, &st)) stop("cannot create a file in ", root->store_path);
+        if (fd < 0 || fchmod(fd, 0600) || fstat(fd, &st)) stop("cannot create a file in ", root->store_path);
         close(fd);
         note_readable(&st);
         spares[spare_count++].root = root;

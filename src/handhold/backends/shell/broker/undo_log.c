@@ -217,7 +217,7 @@ int save_content(const struct object *object) {
     next_store_name(object->root, name, path);
     int to = from < 0 ? -1 : openat(object->root->store, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) failed = -errno;
-    else if (fstat(to, &copy)) failed = -errno;
+    else if (fchmod(to, 0600) || fstat(to, &copy)) failed = -errno; /* our umask is that of whoever called last */
     else {
         find_known(&copy)->state = COPY;
         failed = copy_content(from, to, object->st.st_size);
