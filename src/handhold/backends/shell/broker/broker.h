@@ -103,6 +103,7 @@ int resolve_object(const struct call *call, int folder, const char *path, int fl
 int open_real_folder(const char *path);
 int open_caller_fd(const struct call *call, int fd, struct object *object);
 int describe(int fd, struct object *object);
+int stat_inode(int dir, const char *name, struct stat *st);
 int check_root(const struct root *root);
 int check_policy(const char *first, const char *second, int is_folder);
 extern int policy_fd;
@@ -130,6 +131,7 @@ enum kind {
     ENDED = 'E',    /* nothing that it started is left */
 };
 void open_log(const char *path);
+void check_births(const char *root);
 int reserve_outcome(void);
 size_t log_position(void);
 int log_record(enum kind kind, const struct stat *st, const char *first, const char *second);

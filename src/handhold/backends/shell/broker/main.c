@@ -205,6 +205,7 @@ static void add_root(const char *path, const char *store, int own_only) {
     if (root_count == MAX_ROOTS || stat(path, &st)) stop("cannot use the root ", path);
     struct root *root = &roots[root_count++];
     *root = (struct root){path, store ? store : "", -1, store || own_only, own_only, (unsigned)st.st_dev};
+    if (store) check_births(path);
     if (store && (root->store = open(store, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("cannot use the store ", store);
 }
 

@@ -7,12 +7,12 @@ static long rename_with_flags(int from, const char *name, int to, const char *ne
 }
 
 static int lstat_entry(const struct entry *entry, struct stat *st) {
-    return fstatat(entry->dir, entry->name, st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    return stat_inode(entry->dir, entry->name, st);
 }
 
 static int is_in_born_folder(const struct entry *entry) {
     struct stat st;
-    return !fstat(entry->dir, &st) && is_born(&st);
+    return !stat_inode(entry->dir, "", &st) && is_born(&st);
 }
 
 /* In a temporary folder of the machine: only at its top, or in a folder that the session created. */
@@ -20,7 +20,7 @@ static int may_change_folder(const struct entry *entry) {
     struct stat st;
     const char *end = strrchr(entry->path, '/');
     if ((size_t)(end - entry->path) == strlen(entry->root->path)) return 1;
-    return !fstat(entry->dir, &st) && is_ours(entry->dir, "", &st);
+    return !stat_inode(entry->dir, "", &st) && is_ours(entry->dir, "", &st);
 }
 
 /* An entry that a call changes: CONTINUE outside the workspace, an error where it must not be changed. */

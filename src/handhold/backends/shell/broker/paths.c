@@ -185,10 +185,22 @@ int resolve_entry(const struct call *call, int folder, const char *path, struct 
     return is_in_hidden_folder(entry->path) ? close(dir), -EACCES : 0;
 }
 
+/* As fstatat(), but `st_ctim`, which nobody needs, is the time of birth; 0 if it is not known. */
+int stat_inode(int dir, const char *name, struct stat *st) {
+    struct statx found;
+    int flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+    if (fstatat(dir, name, st, flags)) return -errno;
+    st->st_ctim = (struct timespec){0};
+    if (!statx(dir, name, flags, STATX_INO | STATX_BTIME, &found) && found.stx_mask & STATX_BTIME && found.stx_ino == st->st_ino)
+        st->st_ctim = (struct timespec){found.stx_btime.tv_sec, found.stx_btime.tv_nsec};
+    return 0;
+}
+
 int describe(int fd, struct object *object) {
     object->fd = fd;
     object->root = NULL;
-    int failed = fstat(fd, &object->st) ? -errno : read_real_path(fd, object->path);
+    int failed = stat_inode(fd, "", &object->st);
+    if (!failed) failed = read_real_path(fd, object->path);
     if (failed) return failed;
     /* What has no name any more is in no folder; a pipe or a socket never was. */
     if (object->st.st_nlink && object->path[0] == '/') object->root = find_root(object->path);
