@@ -250,6 +250,10 @@ WORKS = {
         "x\n",
     ),
     "a file that is open but has no name": ("exec 3<>n; rm n; echo x >&3; cat /proc/self/fd/3", "x\n"),
+    "a file that is replaced while it is open": (
+        "echo x >b; exec 3<a; mv b a; chmod 600 /proc/self/fd/3; echo y >/proc/self/fd/3; cat a - <&3",
+        "x\ny\n",
+    ),
     "an attribute": (
         'python3 -c \'import os; os.setxattr("a", "user.x", b"1"); print(os.getxattr("a", "user.x").decode())\'',
         "1\n",

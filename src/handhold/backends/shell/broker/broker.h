@@ -140,6 +140,8 @@ int save_metadata(const struct object *object);
 int save_content(const struct object *object);
 int save_folder(const struct entry *entry);
 void forget_inode(const struct stat *st);
+void note_kept(const struct stat *st, const char *path);
+const char *find_kept(const struct stat *st);
 int is_born(const struct stat *st);
 int is_copy(const struct stat *st);
 void mark_born(const struct stat *st);

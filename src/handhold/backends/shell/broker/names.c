@@ -163,7 +163,7 @@ static int keep_replaced(const struct entry *entry, const struct stat *st, char 
     next_store_name(entry->root, name, path);
     int failed = log_record(KEEP, st, entry->path, path);
     if (failed) return failed;
-    if (!linkat(entry->dir, entry->name, entry->root->store, name, 0)) return 0;
+    if (!linkat(entry->dir, entry->name, entry->root->store, name, 0)) return note_kept(st, path), 0;
     if (renameat(entry->dir, entry->name, entry->root->store, name)) return -errno;
     return log_record(MOVE, st, entry->path, path);
 }

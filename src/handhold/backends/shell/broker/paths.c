@@ -196,6 +196,15 @@ int stat_inode(int dir, const char *name, struct stat *st) {
     return 0;
 }
 
+/* Whether an inode has lost the name by which it was opened: the kernel says so behind the path. */
+static int is_replaced(const struct object *object) {
+    static const char mark[] = " (deleted)";
+    struct stat st;
+    size_t size = strlen(object->path), mark_size = sizeof mark - 1;
+    if (size < mark_size || strcmp(object->path + size - mark_size, mark)) return 0;
+    return lstat(object->path, &st) || st.st_dev != object->st.st_dev || st.st_ino != object->st.st_ino;
+}
+
 int describe(int fd, struct object *object) {
     object->fd = fd;
     object->root = NULL;
@@ -204,6 +213,11 @@ int describe(int fd, struct object *object) {
     if (failed) return failed;
     /* What has no name any more is in no folder; a pipe or a socket never was. */
     if (object->st.st_nlink && object->path[0] == '/') object->root = find_root(object->path);
+    if (!object->root || object->root->own_only || is_born(&object->st) || !is_replaced(object)) return 0;
+    const char *kept = find_kept(&object->st);
+    if (!kept) return -EACCES; /* it cannot be restored by a name that nobody knows */
+    snprintf(object->path, sizeof object->path, "%s", kept);
+    object->root = find_root(kept);
     return 0;
 }
 

@@ -30,6 +30,7 @@ enum state { UNKNOWN = 0, BORN = 1, HAS_METADATA = 2, HAS_CONTENT = 4, COPY = 8 
 struct known {
     uint64_t device, inode, birth;
     unsigned state, used;
+    const char *kept; /* its name in the store, if it has lost the one by which it may still be open */
 };
 
 /* The number of an inode that is gone is used again, by anybody; the times of birth differ. */
@@ -129,7 +130,7 @@ static struct known *find_known(const struct stat *st) {
         if (!table) stop("out of memory", "");
         table_used = 0;
         for (size_t i = 0; i < old_size; i++) {
-            if (!old[i].used || old[i].state == UNKNOWN) continue;
+            if (!old[i].used || (old[i].state == UNKNOWN && !old[i].kept)) continue;
             struct stat key = {.st_dev = old[i].device, .st_ino = old[i].inode};
             *find_known(&key) = old[i];
         }
@@ -144,7 +145,7 @@ static struct known *find_known(const struct stat *st) {
             return each;
         }
         if (!each->used) {
-            *each = (struct known){st->st_dev, st->st_ino, 0, UNKNOWN, 1};
+            *each = (struct known){.device = st->st_dev, .inode = st->st_ino, .used = 1};
             table_used++;
             return each;
         }
@@ -161,6 +162,9 @@ static void set_state(const struct stat *st, unsigned state) {
 
 void mark_born(const struct stat *st) { set_state(st, BORN); }
 void forget_inode(const struct stat *st) { set_state(st, UNKNOWN); }
+
+void note_kept(const struct stat *st, const char *path) { find_known(st)->kept = strdup(path); }
+const char *find_kept(const struct stat *st) { return find_known(st)->kept; }
 
 /* --- saving */
 
