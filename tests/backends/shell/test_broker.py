@@ -254,6 +254,17 @@ WORKS = {
         "echo x >b; exec 3<a; mv b a; chmod 600 /proc/self/fd/3; echo y >/proc/self/fd/3; cat a - <&3",
         "x\ny\n",
     ),
+    "an open without a free descriptor": (
+        "ulimit -n 30; python3 -c '\n"
+        "import os\n"
+        "try:\n"
+        '    while True: os.open("/dev/null", 0)\n'
+        "except OSError: pass\n"
+        'for name, flags in (("a", os.O_WRONLY | os.O_TRUNC), ("a", os.O_TRUNC), ("n", os.O_WRONLY | os.O_CREAT)):\n'
+        "    try: os.open(name, flags)\n"
+        "    except OSError as error: print(error.strerror)'; cat a; ls",
+        "Too many open files\n" * 3 + "old\na\n",
+    ),
     "an attribute": (
         'python3 -c \'import os; os.setxattr("a", "user.x", b"1"); print(os.getxattr("a", "user.x").decode())\'',
         "1\n",

@@ -77,6 +77,7 @@ struct object {
 /* main.c */
 int is_waiting(const struct call *call);
 void for_each_descendant(void (*act)(pid_t pid, void *data), void *data);
+int add_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_readable(const struct call *call, int fd, int close_on_exec);
 void answer(const struct call *call, int64_t value, int error, uint32_t flags);
