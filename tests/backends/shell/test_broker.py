@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from handhold.backends.shell import sandbox
 from handhold.backends.shell.broker_filter import build_broker_filter
+from handhold.core.errors import NoShell
 from handhold.core.requests import Run
 from tests.backends.shell.shadows import Desk, both_without_overlay, seen
 from tests.backends.shell.shells import Bench, bench
@@ -63,6 +65,20 @@ def test_the_reply_says_who_held_the_command(shell: Bench):
     assert ran.sandbox.shadow
     assert ran.undo_scope == "all"
     assert any("/tmp" in why for why in ran.sandbox.why_not)
+
+
+def test_a_time_limit_that_ends_before_the_command_has_started_is_a_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 100\nexit 125\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sandbox, "find_broker", lambda: (str(slow), ""))
+    with bench(tmp_path, mode="brokered") as shell:
+        assert shell("echo x >a", seconds=0.05).exit_status.timed_out
+        slow.write_text("#!/bin/sh\nexit 125\n")
+        with pytest.raises(NoShell):
+            shell("true")
 
 
 def test_the_workspace_is_rolled_back_before_anybody_decides(shell: Bench):
