@@ -68,6 +68,14 @@ SERVERS = {
     "a server that would share its port": "python3 -c '\n"
     "import socket\n"
     's = socket.create_server(("127.0.0.1", 0), reuse_port=True); socket.create_connection(s.getsockname()); print("old")\'',
+    "a port that is free while a process waits for a pipe": "mkfifo p; python3 -c '\n"
+    "import socket, subprocess, time\n"
+    's = socket.socket(); s.bind(("127.0.0.1", 0)); address = s.getsockname()\n'
+    'waiting = subprocess.Popen(["sh", "-c", "echo; cat p"], stdout=subprocess.PIPE)\n'
+    "waiting.stdout.read(1); time.sleep(0.2); s.listen(); s.close()\n"
+    "try: socket.create_connection(address)\n"
+    "except ConnectionRefusedError: pass\n"
+    's = socket.socket(); s.bind(address); waiting.kill(); print("old")\'',
     "a port that was free before": "python3 -c '\n"
     "import socket\n"
     's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'

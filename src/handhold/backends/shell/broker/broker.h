@@ -181,4 +181,5 @@ int bind_socket(const struct call *call);
 int listen_socket(const struct call *call);
 int connect_socket(const struct call *call);
 void allow_listener(uint64_t inode);
+void close_sockets(int kept);
 void mark_alive_sockets(pid_t pid, void *alive);

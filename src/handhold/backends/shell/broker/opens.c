@@ -64,6 +64,7 @@ static int open_pipe(const struct call *call, const struct object *object, int f
     if (child < 0) return -errno;
     if (child) return ANSWERED;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close_sockets(-1);
     int fd = open_object(object, given);
     if (fd < 0) answer(call, 0, fd, 0);
     else if ((failed = give_descriptor(call, fd, flags & O_CLOEXEC)) < 0) answer(call, 0, failed, 0);

@@ -65,6 +65,12 @@ static void drop(int at) {
     sockets[at].inode = 0;
 }
 
+/* In a forked child: what the command closes must not stay open there. */
+void close_sockets(int kept) {
+    for (int i = 0; i < MAX_SOCKETS; i++)
+        if (sockets[i].inode && i != kept) close(sockets[i].fd);
+}
+
 /* The inode of the caller's descriptor; 0 if it is no socket. */
 static uint64_t read_socket_inode(pid_t tid, int fd) {
     char name[64], text[64];
@@ -266,7 +272,10 @@ int connect_socket(const struct call *call) {
     pid_t child = waits ? fork() : 0;
     if (child < 0) failed = -errno;
     else if (!child) {
-        if (waits) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (waits) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close_sockets(at);
+        }
         if (connect(sockets[at].fd, &address.any, size)) failed = -errno;
         if (waits) {
             answer(call, 0, failed, 0);
