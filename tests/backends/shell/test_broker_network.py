@@ -1,5 +1,6 @@
 """A brokered command reaches its own servers on the loopback interface, and nothing else."""
 
+import os
 import shlex
 import socket
 import subprocess
@@ -81,6 +82,23 @@ SERVERS = {
     's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'
     's = socket.socket(); s.bind(("127.0.0.1", port)); s.listen(); print("old")\'',
 }
+
+
+def test_a_unix_socket_has_the_name_that_it_was_bound_to(shell: Bench):
+    program = (
+        "import multiprocessing, os, socket\n"
+        "def bind(name):\n"
+        "    s = socket.socket(socket.AF_UNIX); s.bind(name); s.listen()\n"
+        "    c = socket.socket(socket.AF_UNIX); c.connect(s.getsockname())\n"
+        "    print(s.getsockname() == c.getpeername() == name and os.path.exists(name))\n"
+        "os.mkdir('d')\n"
+        "for name in ('sock', 'd/sock', os.path.abspath('other'), os.environ['TMPDIR'] + '/sock', 'x' * 100): bind(name)\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.Manager() as manager: print(manager.list(['old']))\n"
+    )
+    (shell.ws / "bind.py").write_text(program)
+    assert shell.shows("python3 bind.py") == "True\n" * 5 + "['old']\n"
+    assert os.listdir(shell.ws) == ["bind.py"]
 
 
 @pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS.keys())
