@@ -281,6 +281,23 @@ WORKS = {
         "    except OSError as error: print(error.strerror)'; cat a; ls",
         "Too many open files\n" * 3 + "old\na\n",
     ),
+    "a rename that must not replace another name of the file": (
+        'ln a b; python3 -c \'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b"a", -100, b"b", 1))\'; ls',
+        "-1\na\nb\n",
+    ),
+    "a change of mode without a path": (
+        "python3 -c 'import ctypes, os; print(ctypes.CDLL(None).fchmodat(os.open(\"a\", 0), None, 0, 0))'; stat -c %a a",
+        "-1\n644\n",
+    ),
+    "times without a path": (
+        "python3 -c 'import ctypes, os; print(ctypes.CDLL(None).futimens(os.open(\"a\", 0), (ctypes.c_long * 4)(5, 0, 5)))';"
+        " stat -c %Y a",
+        "0\n5\n",
+    ),
+    "an exclusive open of a link": (
+        "ln -s a l; python3 -c 'import os; os.open(\"l\", os.O_RDWR | os.O_EXCL)' && echo x",
+        "x\n",
+    ),
     "an attribute": (
         'python3 -c \'import os; os.setxattr("a", "user.x", b"1"); print(os.getxattr("a", "user.x").decode())\'',
         "1\n",

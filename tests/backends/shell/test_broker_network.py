@@ -77,6 +77,12 @@ SERVERS = {
     "try: socket.create_connection(address)\n"
     "except ConnectionRefusedError: pass\n"
     's = socket.socket(); s.bind(address); waiting.kill(); print("old")\'',
+    "a socket with a high number": "python3 -c '\n"
+    "import fcntl, socket\n"
+    's = socket.socket(); s.bind(("127.0.0.1", 0))\n'
+    "high = socket.socket(fileno=fcntl.fcntl(s, fcntl.F_DUPFD_CLOEXEC, 1024)); s.close()\n"
+    "try: socket.socket().bind(high.getsockname())\n"
+    'except OSError: high.listen(); print("old")\'',
     "a port that was free before": "python3 -c '\n"
     "import socket\n"
     's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'

@@ -162,6 +162,7 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
 int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, unsigned flags);
 int remove_entry(const struct call *call, int folder, uint64_t path, int is_folder);
 int begin_create(const struct entry *entry, int is_folder);
+void note_created(const struct entry *entry, int dir, const char *name);
 int end_create(const struct entry *entry, int failed);
 int open_file(const struct call *call, int folder, uint64_t path, int flags, mode_t mode);
 int truncate_file(const struct call *call, uint64_t path, int64_t size);

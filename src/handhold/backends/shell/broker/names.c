@@ -54,14 +54,18 @@ int begin_create(const struct entry *entry, int is_folder) {
     return failed ? failed : log_record(CREATE, NULL, entry->path, "");
 }
 
-int end_create(const struct entry *entry, int failed) {
+/* `name` in `dir`, or the descriptor `dir` itself, is what was created for an entry. */
+void note_created(const struct entry *entry, int dir, const char *name) {
     struct stat st;
-    if (failed) return failed;
-    if (lstat_entry(entry, &st)) return 0; /* somebody else removed it */
+    if (stat_inode(dir, name, &st)) return; /* somebody else removed it */
     mark_born(&st);
-    if (entry->root->own_only) return register_ours(entry->dir, entry->name), 0;
-    log_record(CREATED, &st, is_in_born_folder(entry) ? "" : entry->path, "");
-    return 0;
+    if (entry->root->own_only) register_ours(dir, name);
+    else log_record(CREATED, &st, is_in_born_folder(entry) ? "" : entry->path, "");
+}
+
+int end_create(const struct entry *entry, int failed) {
+    if (!failed) note_created(entry, entry->dir, entry->name);
+    return failed;
 }
 
 int make_folder(const struct call *call, int folder, uint64_t path, mode_t mode) {
@@ -182,8 +186,8 @@ static int exchange(const struct entry *a, const struct entry *b, const struct s
 static int move(const struct entry *from, const struct entry *to, const struct stat *st, unsigned flags) {
     struct stat there, now;
     int replaces = !lstat_entry(to, &there);
-    if (replaces && there.st_dev == st->st_dev && there.st_ino == st->st_ino) return 0; /* two names of one file */
     if (replaces && flags & RENAME_NOREPLACE) return -EEXIST;
+    if (replaces && there.st_dev == st->st_dev && there.st_ino == st->st_ino) return 0; /* two names of one file */
     if (replaces && S_ISDIR(there.st_mode) != S_ISDIR(st->st_mode)) return S_ISDIR(st->st_mode) ? -ENOTDIR : -EISDIR;
     size_t before = log_position();
     char kept[24] = "";

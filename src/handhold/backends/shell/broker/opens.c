@@ -124,10 +124,12 @@ static int create_file(const struct call *call, const struct entry *entry, int f
     umask(read_umask(call));
     int given = (flags & (PASSED_FLAGS | O_NONBLOCK)) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(entry->dir, entry->name, given, mode & 01777);
-    failed = fd < 0 ? -errno : 0;
-    if (failed) log_cancel(before);
-    failed = end_create(entry, failed);
-    if (failed) return failed;
+    if (fd < 0) {
+        failed = -errno;
+        log_cancel(before);
+        return failed;
+    }
+    note_created(entry, fd, ""); /* by its name it may be another by now */
     int number = add_descriptor(call, fd, flags & O_CLOEXEC);
     if (number < 0) remove_created(entry, fd); /* the caller has no room for a descriptor: nothing happens */
     close(fd);
@@ -143,8 +145,9 @@ int open_file(const struct call *call, int folder, uint64_t address, int flags, 
     if (flags & O_PATH) return CONTINUE; /* nothing can be changed through it */
     int failed = read_path(call, address, path);
     if (failed) return is_read(flags) ? CONTINUE : failed;
+    int is_literal = flags & O_NOFOLLOW || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
     for (int links = 0; links < MAX_DANGLING_LINKS; links++) {
-        failed = resolve_object(call, folder, path, flags & (O_NOFOLLOW | O_EXCL) ? AT_SYMLINK_NOFOLLOW : 0, &object);
+        failed = resolve_object(call, folder, path, is_literal ? AT_SYMLINK_NOFOLLOW : 0, &object);
         if (!failed) {
             if (is_read(flags) && !object.st.st_nlink) object.root = find_root(object.path); /* open, without a name */
             if ((flags & O_TMPFILE) == O_TMPFILE) failed = object.root ? -EOPNOTSUPP : CONTINUE;

@@ -5,6 +5,7 @@
    A duplicate would keep a connection open, so it is dropped as soon as the socket listens or connects. */
 
 #include "broker.h"
+#include <dirent.h>
 #include <linux/inet_diag.h>
 #include <linux/landlock.h>
 #include <linux/netlink.h>
@@ -98,10 +99,14 @@ static void drop_closed(void) {
 }
 
 void mark_alive_sockets(pid_t pid, void *alive) {
-    for (int fd = 0; fd < 1024; fd++) {
-        int at = find_socket(read_socket_inode(pid, fd));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *descriptors = opendir(path);
+    for (struct dirent *each; descriptors && (each = readdir(descriptors));) {
+        int at = find_socket(read_socket_inode(pid, atoi(each->d_name)));
         if (at >= 0) ((char *)alive)[at] = 1;
     }
+    if (descriptors) closedir(descriptors);
 }
 
 int make_socket(const struct call *call) {
