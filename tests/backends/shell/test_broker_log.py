@@ -36,6 +36,23 @@ def test_a_name_that_exists_is_never_recorded_as_one_that_will_appear(desk: Desk
     assert os.fsencode(desk.ws / "linked") not in log
 
 
+@both_without_overlay
+def test_what_others_put_in_place_of_a_renamed_file_stays_if_the_broker_is_killed(desk: Desk):
+    run = BrokeredRun.create(desk.files.open_roots, desk.files.get_staging_area, scratch=desk.scratch)
+    broker = launch(desk, run, "echo x >t; mv t new; sleep 30")
+    until = time.monotonic() + 30
+    while not (desk.ws / "new").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    time.sleep(0.1)  # for the record of it
+    (desk.ws / "theirs").write_text("theirs\n")
+    (desk.ws / "theirs").rename(desk.ws / "new")
+    broker.kill()
+    broker.wait()
+    run.discard()
+    assert (desk.ws / "new").read_text() == "theirs\n"
+
+
 @needs_root
 @pytest.mark.root
 def test_what_is_created_while_the_log_fills_the_disk_is_rolled_back(tmp_path: Path):

@@ -192,9 +192,9 @@ static int move(const struct entry *from, const struct entry *to, const struct s
     size_t before = log_position();
     char kept[24] = "";
     int failed = replaces && !is_born(&there) ? keep_replaced(to, &there, kept) : 0;
-    int recorded = !is_born(st) || S_ISDIR(st->st_mode);
+    int recorded = !is_born(st) || S_ISDIR(st->st_mode), appears = !recorded && !is_in_born_folder(to);
     if (!failed && recorded) failed = log_record(MOVE, st, from->path, to->path);
-    else if (!failed && !is_in_born_folder(to)) failed = log_record(CREATE, NULL, to->path, "");
+    else if (!failed && appears) failed = log_record(CREATE, NULL, to->path, "");
     if (!failed && rename_with_flags(from->dir, from->name, to->dir, to->name, flags)) failed = -errno;
     if (failed) {
         if (*kept && lstat_entry(to, &now)) renameat(to->root->store, kept, to->dir, to->name);
@@ -202,6 +202,7 @@ static int move(const struct entry *from, const struct entry *to, const struct s
         log_cancel(before);
         return failed;
     }
+    if (appears) log_record(CREATED, st, to->path, "");
     if (replaces && (S_ISDIR(there.st_mode) || (is_born(&there) && there.st_nlink == 1))) forget_inode(&there);
     return 0;
 }
