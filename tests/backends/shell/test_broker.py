@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from handhold.backends.shell import sandbox
 from handhold.backends.shell.broker_filter import build_broker_filter
+from handhold.core.errors import NoShell
 from handhold.core.requests import Run
 from tests.backends.shell.shadows import Desk, both_without_overlay, seen
 from tests.backends.shell.shells import Bench, bench
@@ -63,6 +65,20 @@ def test_the_reply_says_who_held_the_command(shell: Bench):
     assert ran.sandbox.shadow
     assert ran.undo_scope == "all"
     assert any("/tmp" in why for why in ran.sandbox.why_not)
+
+
+def test_a_time_limit_that_ends_before_the_command_has_started_is_a_time_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nsleep 100\nexit 125\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(sandbox, "find_broker", lambda: (str(slow), ""))
+    with bench(tmp_path, mode="brokered") as shell:
+        assert shell("echo x >a", seconds=0.05).exit_status.timed_out
+        slow.write_text("#!/bin/sh\nexit 125\n")
+        with pytest.raises(NoShell):
+            shell("true")
 
 
 def test_the_workspace_is_rolled_back_before_anybody_decides(shell: Bench):
@@ -165,6 +181,13 @@ def test_it_does_not_reach_what_is_kept_for_undo(shell: Bench, command: str):
     assert seen(shell.ws) == before
 
 
+def test_a_umask_of_the_command_does_not_close_what_is_kept_for_undo(shell: Bench):
+    make(shell, a="old\n")
+    folder = shell.files.get_staging_area(shell.files.open_roots[0])
+    assert folder
+    assert shell.shows(f"umask 777; : >new; echo x >>a; stat -c %a {folder.folder}/*/saved/*") == "600\n"
+
+
 LOCKED = {
     "create": "mkdir .vscode",
     "create below": "mkdir -p .git/hooks && echo x >.git/hooks/pre-commit",
@@ -243,6 +266,38 @@ WORKS = {
         "x\n",
     ),
     "a file that is open but has no name": ("exec 3<>n; rm n; echo x >&3; cat /proc/self/fd/3", "x\n"),
+    "a file that is replaced while it is open": (
+        "echo x >b; exec 3<a; mv b a; chmod 600 /proc/self/fd/3; echo y >/proc/self/fd/3; cat a - <&3",
+        "x\ny\n",
+    ),
+    "an open without a free descriptor": (
+        "ulimit -n 30; python3 -c '\n"
+        "import os\n"
+        "try:\n"
+        '    while True: os.open("/dev/null", 0)\n'
+        "except OSError: pass\n"
+        'for name, flags in (("a", os.O_WRONLY | os.O_TRUNC), ("a", os.O_TRUNC), ("n", os.O_WRONLY | os.O_CREAT)):\n'
+        "    try: os.open(name, flags)\n"
+        "    except OSError as error: print(error.strerror)'; cat a; ls",
+        "Too many open files\n" * 3 + "old\na\n",
+    ),
+    "a rename that must not replace another name of the file": (
+        'ln a b; python3 -c \'import ctypes; print(ctypes.CDLL(None).renameat2(-100, b"a", -100, b"b", 1))\'; ls',
+        "-1\na\nb\n",
+    ),
+    "a change of mode without a path": (
+        "python3 -c 'import ctypes, os; print(ctypes.CDLL(None).fchmodat(os.open(\"a\", 0), None, 0, 0))'; stat -c %a a",
+        "-1\n644\n",
+    ),
+    "times without a path": (
+        "python3 -c 'import ctypes, os; print(ctypes.CDLL(None).futimens(os.open(\"a\", 0), (ctypes.c_long * 4)(5, 0, 5)))';"
+        " stat -c %Y a",
+        "0\n5\n",
+    ),
+    "an exclusive open of a link": (
+        "ln -s a l; python3 -c 'import os; os.open(\"l\", os.O_RDWR | os.O_EXCL)' && echo x",
+        "x\n",
+    ),
     "an attribute": (
         'python3 -c \'import os; os.setxattr("a", "user.x", b"1"); print(os.getxattr("a", "user.x").decode())\'',
         "1\n",

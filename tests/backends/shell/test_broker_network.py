@@ -1,5 +1,6 @@
 """A brokered command reaches its own servers on the loopback interface, and nothing else."""
 
+import os
 import shlex
 import socket
 import subprocess
@@ -68,11 +69,42 @@ SERVERS = {
     "a server that would share its port": "python3 -c '\n"
     "import socket\n"
     's = socket.create_server(("127.0.0.1", 0), reuse_port=True); socket.create_connection(s.getsockname()); print("old")\'',
+    "a port that is free while a process waits for a pipe": "mkfifo p; python3 -c '\n"
+    "import socket, subprocess, time\n"
+    's = socket.socket(); s.bind(("127.0.0.1", 0)); address = s.getsockname()\n'
+    'waiting = subprocess.Popen(["sh", "-c", "echo; cat p"], stdout=subprocess.PIPE)\n'
+    "waiting.stdout.read(1); time.sleep(0.2); s.listen(); s.close()\n"
+    "try: socket.create_connection(address)\n"
+    "except ConnectionRefusedError: pass\n"
+    's = socket.socket(); s.bind(address); waiting.kill(); print("old")\'',
+    "a socket with a high number": "python3 -c '\n"
+    "import fcntl, socket\n"
+    's = socket.socket(); s.bind(("127.0.0.1", 0))\n'
+    "high = socket.socket(fileno=fcntl.fcntl(s, fcntl.F_DUPFD_CLOEXEC, 1024)); s.close()\n"
+    "try: socket.socket().bind(high.getsockname())\n"
+    'except OSError: high.listen(); print("old")\'',
     "a port that was free before": "python3 -c '\n"
     "import socket\n"
     's = socket.socket(); s.bind(("127.0.0.1", 0)); port = s.getsockname()[1]; s.close()\n'
     's = socket.socket(); s.bind(("127.0.0.1", port)); s.listen(); print("old")\'',
 }
+
+
+def test_a_unix_socket_has_the_name_that_it_was_bound_to(shell: Bench):
+    program = (
+        "import multiprocessing, os, socket\n"
+        "def bind(name):\n"
+        "    s = socket.socket(socket.AF_UNIX); s.bind(name); s.listen()\n"
+        "    c = socket.socket(socket.AF_UNIX); c.connect(s.getsockname())\n"
+        "    print(s.getsockname() == c.getpeername() == name and os.path.exists(name))\n"
+        "os.mkdir('d')\n"
+        "for name in ('sock', 'd/sock', os.path.abspath('other'), os.environ['TMPDIR'] + '/sock', 'x' * 100): bind(name)\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.Manager() as manager: print(manager.list(['old']))\n"
+    )
+    (shell.ws / "bind.py").write_text(program)
+    assert shell.shows("python3 bind.py") == "True\n" * 5 + "['old']\n"
+    assert os.listdir(shell.ws) == ["bind.py"]
 
 
 @pytest.mark.parametrize("command", SERVERS.values(), ids=SERVERS.keys())

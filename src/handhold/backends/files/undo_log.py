@@ -6,14 +6,18 @@ is there; a record that a later one cancels describes a call that failed.
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 SAVED_FOLDER = "saved"  # next to the log: what the command displaced, and copies of what it overwrote
 REMOVED_FOLDER = "removed"  # there too: what it had created and the rollback took away
 HEADER = struct.Struct("=IIQQIIIIqqQ")
+HAS_BIRTH = 0x100  # with the kind: the record ends with the time of birth
+BIRTH = struct.Struct("=Q")
 XATTR_SIZE = struct.Struct("=I")
+NUMBER_BITS = 64
+Inode = tuple[int, int]
 
 RecordKind = Literal[
     "move",
@@ -55,7 +59,7 @@ class UndoRecord(NamedTuple):
     """One record. What `first` and `second` are depends on its kind: two paths, a path and its copy, or one path."""
 
     kind: RecordKind
-    inode: tuple[int, int]  # device and number
+    inode: Inode  # device and number; see `InodeKeys`
     mode: int
     owner: int
     group: int
@@ -65,6 +69,7 @@ class UndoRecord(NamedTuple):
     first: str
     second: str
     xattrs: bytes
+    birth_ns: int = 0  # of the inode, if it is known
 
     def read_xattrs(self) -> dict[str, bytes]:
         found: dict[str, bytes] = {}
@@ -76,6 +81,37 @@ class UndoRecord(NamedTuple):
             found[os.fsdecode(self.xattrs[at:end])] = self.xattrs[at_value : at_value + size]
             at = at_value + size
         return found
+
+
+def make_key(inode: Inode, birth_ns: int) -> Inode:
+    """The key of an inode whose number another one had first."""
+    return inode[0], inode[1] | birth_ns << NUMBER_BITS
+
+
+class InodeKeys:
+    """Tells inodes apart that have the same number one after the other, by the time of their birth.
+
+    The first that a log names has its number as its key. So has any whose birth is not known.
+    """
+
+    def __init__(self, records: Iterable[UndoRecord] = ()) -> None:
+        self._keys: dict[Inode, dict[int, Inode]] = {}
+        for record in records:
+            device, number = record.inode
+            self._keys.setdefault((device, number % (1 << NUMBER_BITS)), {})[record.birth_ns] = record.inode
+
+    def add(self, inode: Inode, birth_ns: int) -> Inode:
+        keys = self._keys.setdefault(inode, {})
+        if not birth_ns:
+            return next(reversed(keys.values()), inode)
+        return keys.setdefault(birth_ns, make_key(inode, birth_ns) if keys else inode)
+
+    def find(self, inode: Inode, read_birth: Callable[[], int]) -> Inode:
+        """The key of an inode that was found on the disk."""
+        keys = self._keys.get(inode, {})
+        if not any(keys) or not (birth_ns := read_birth()):
+            return inode
+        return keys.get(birth_ns) or keys.get(0) or make_key(inode, birth_ns)
 
 
 def read_undo_log(path: Path) -> list[UndoRecord]:
@@ -95,6 +131,7 @@ def read_undo_log(path: Path) -> list[UndoRecord]:
 
 def _parse(data: bytes) -> Iterator[tuple[int, UndoRecord]]:
     offset = 0
+    keys = InodeKeys()
     while offset + HEADER.size <= len(data):
         size, kind, device, inode, mode, owner, group, xattr_size, accessed, modified, length = HEADER.unpack_from(
             data, offset
@@ -104,11 +141,12 @@ def _parse(data: bytes) -> Iterator[tuple[int, UndoRecord]]:
         at = offset + HEADER.size
         end = data.index(b"\0", at)
         end_second = data.index(b"\0", end + 1)
+        birth_ns = BIRTH.unpack_from(data, offset + size - BIRTH.size)[0] if kind & HAS_BIRTH else 0
         yield (
             offset,
             UndoRecord(
-                KINDS[chr(kind)],
-                (device, inode),
+                KINDS[chr(kind & ~HAS_BIRTH)],
+                keys.add((device, inode), birth_ns),
                 mode,
                 owner,
                 group,
@@ -118,6 +156,7 @@ def _parse(data: bytes) -> Iterator[tuple[int, UndoRecord]]:
                 os.fsdecode(data[at:end]),
                 os.fsdecode(data[end + 1 : end_second]),
                 data[end_second + 1 : end_second + 1 + xattr_size],
+                birth_ns,
             ),
         )
         offset += size

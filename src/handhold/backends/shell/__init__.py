@@ -216,11 +216,13 @@ class SandboxedShell:
                 (*(proxy.describe_refusals(since=running.process.started_at) if proxy else ()), *advice),
             )
             if overlay is not None:
-                effects = (
-                    Effects()
-                    if exit_status.cancelled
-                    else overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
-                )
+                effects = Effects()
+                if not exit_status.cancelled:
+                    try:
+                        effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
+                    except NoShell:
+                        if not exit_status.timed_out:  # a broker that is terminated may not have started the command
+                            raise
                 mapped_effects = replace(effects, conflicts=tuple(map(self._map_kept_path, effects.conflicts)))
                 result = replace(result, effects=mapped_effects, set_aside=self._make_set_aside(overlay))
             yield result

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 
 from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, read_own_xattrs
 from handhold.backends.files.commit.folder_access import FolderAccess
+from handhold.backends.files.commit.syscalls import read_birth
 from handhold.backends.files.commit.tree_copier import TreeCopier
 from handhold.backends.files.manifest import EntryState, read_entry_state
 from handhold.backends.files.staging_area import remove_tree
-from handhold.backends.files.undo_log import UndoRecord
+from handhold.backends.files.undo_log import Inode, InodeKeys, UndoRecord
 from handhold.backends.shell.layer_extraction import LayerExtractor, try_rename
 from handhold.backends.shell.overlay_xattrs import clean_tree, is_privileged
 from handhold.backends.shell.path_history import PathHistory
@@ -67,6 +68,7 @@ class BrokeredChanges:
         self._copier = TreeCopier(slots)
         self._access = FolderAccess()
         self._history = PathHistory(records)
+        self._keys = InodeKeys(records)
         self._born = {record.inode for record in records if record.kind == "created"}
         self._saved = {record.inode: record for record in records if record.kind == "save"}
         self._homes = self._history.find_homes()
@@ -112,7 +114,7 @@ class BrokeredChanges:
             found = self._lstat(path)
             if found and stat.S_ISDIR(found.st_mode) and self._is_at_home(path, found):
                 self._compare_folder(path, found)
-            elif found and file_id(found) in self._shared and self._is_at_home(path, found):
+            elif found and self._identify(path, found) in self._shared and self._is_at_home(path, found):
                 self._shared_paths.append(escape_ambiguous(path))
             elif found is None or not self._is_unchanged(path, found):
                 whole = f"{path}/"
@@ -128,6 +130,9 @@ class BrokeredChanges:
             if not self._access.open_above(path):
                 raise
             return self._lstat(path)
+
+    def _identify(self, path: str, found: os.stat_result) -> Inode:
+        return self._keys.find(file_id(found), lambda: read_birth(-1, path))
 
     def _list_candidates(self) -> list[str]:
         """Paths, as they are called before or after the command, parents first."""
@@ -153,13 +158,13 @@ class BrokeredChanges:
 
     def _is_at_home(self, path: str, found: os.stat_result) -> bool:
         """Whether this inode was at this path before the command."""
-        inode = file_id(found)
+        inode = self._identify(path, found)
         return inode not in self._born and path not in self._links and self._homes.get(inode, path) == path
 
     def _is_unchanged(self, path: str, found: os.stat_result) -> bool:
         if not self._is_at_home(path, found):
             return False
-        saved = self._saved.get(file_id(found))
+        saved = self._saved.get(self._identify(path, found))
         if saved is None:
             return True
         was = (saved.size, saved.mode, saved.owner, saved.group, saved.modified_ns)
@@ -181,7 +186,7 @@ class BrokeredChanges:
             self._access.open_above(path)
         folder = os.open(above or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            if file_id(found) in self._born and not self._has_old_inside(path):
+            if self._identify(path, found) in self._born and not self._has_old_inside(path):
                 mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
                 is_moved = try_rename(folder, own_name, self._slots, name, mode=mode)
             else:
@@ -218,7 +223,7 @@ class BrokeredChanges:
 
     def _compare_folder(self, path: str, found: os.stat_result) -> None:
         """A folder that stays: its mode, owner, attributes and mtime are applied."""
-        saved = self._saved.get(file_id(found))
+        saved = self._saved.get(self._identify(path, found))
         if saved is None:
             return
         if saved.modified_ns != found.st_mtime_ns:
@@ -297,19 +302,20 @@ def find_open_elsewhere(records: Sequence[UndoRecord]) -> set[tuple[int, int]]:
     """
     found: set[tuple[int, int]] = set()
     history = PathHistory(records)
+    keys = InodeKeys(records)
     for index, record in enumerate(records):
-        if record.kind == "save" and record.second and _is_open_elsewhere(history.after(index)[0], record.inode):
+        if record.kind == "save" and record.second and _is_open_elsewhere(history.after(index)[0], record.inode, keys):
             found.add(record.inode)
     return found
 
 
-def _is_open_elsewhere(path: str, inode: tuple[int, int]) -> bool:
+def _is_open_elsewhere(path: str, inode: Inode, keys: InodeKeys) -> bool:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return False  # it is gone, or closed to its owner
     try:
-        if file_id(os.fstat(fd)) == inode:
+        if keys.find(file_id(os.fstat(fd)), lambda: read_birth(fd)) == inode:
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
             fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
     except BlockingIOError:

@@ -14,15 +14,14 @@ from pathlib import Path
 
 from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, list_xattrs, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
-from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, renameat2
+from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, read_birth, renameat2
 from handhold.backends.files.commit.tree_copier import copy_data
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
-from handhold.backends.files.undo_log import UndoRecord
+from handhold.backends.files.undo_log import Inode, InodeKeys, UndoRecord
 from handhold.logs import log_swallowed
 
 FOLDER_HOW = pack_open_how(os.O_PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
 REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-Inode = tuple[int, int]
 
 
 class Rollback:
@@ -30,6 +29,7 @@ class Rollback:
 
     def __init__(self, records: Sequence[UndoRecord], removed: Path, shared: Collection[Inode] = ()) -> None:
         self._records = records
+        self._keys = InodeKeys(records)
         self._shared = shared  # inodes that others write: they keep what is in them
         self._removed = removed
         self._removed_count = 0
@@ -114,18 +114,16 @@ class Rollback:
 
     def _recreate_folder(self, record: UndoRecord) -> None:
         found = self._lstat(record.first)
-        if found and file_id(found) == record.inode:
+        inode = self._inode_at(record.first)
+        if found and inode == record.inode:
             return
-        if (
-            found
-            and (file_id(found) in self._born or not stat.S_ISDIR(found.st_mode))
-            and not self._clear(record.first)
-        ):
+        if found and (inode in self._born or not stat.S_ISDIR(found.st_mode)) and not self._clear(record.first):
             return
         directory, name = self._at(record.first)
         with suppress(FileExistsError):  # somebody else did, or an earlier attempt of ours
             os.mkdir(name, 0o700, dir_fd=directory)
-        self._recreated[record.inode] = file_id(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        self._recreated[record.inode] = self._identify(found, directory, name)
 
     def _clear(self, path: str, *, unfinished: bool = False) -> bool:
         """Take away what the command created at a path; whether nothing is there now."""
@@ -192,7 +190,7 @@ class Rollback:
     def _restore_inode(self, record: UndoRecord) -> None:
         directory, name = self._at(record.first)
         found = lstat_at(directory, name)
-        if found is None or file_id(found) != self._current(record.inode):
+        if found is None or self._identify(found, directory, name) != self._current(record.inode):
             self._report(record.first)
             return
         if record.second:
@@ -251,7 +249,10 @@ class Rollback:
 
     def _inode_at(self, path: str) -> Inode | None:
         found = self._lstat(path)
-        return file_id(found) if found else None
+        return self._identify(found, *self._at(path)) if found else None
+
+    def _identify(self, found: os.stat_result, directory: int, name: str) -> Inode:
+        return self._keys.find(file_id(found), lambda: read_birth(directory, name))
 
     def _report(self, path: str) -> None:
         if path not in self.conflicts:

@@ -77,6 +77,7 @@ struct object {
 /* main.c */
 int is_waiting(const struct call *call);
 void for_each_descendant(void (*act)(pid_t pid, void *data), void *data);
+int add_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_readable(const struct call *call, int fd, int close_on_exec);
 void answer(const struct call *call, int64_t value, int error, uint32_t flags);
@@ -103,6 +104,7 @@ int resolve_object(const struct call *call, int folder, const char *path, int fl
 int open_real_folder(const char *path);
 int open_caller_fd(const struct call *call, int fd, struct object *object);
 int describe(int fd, struct object *object);
+int stat_inode(int dir, const char *name, struct stat *st);
 int check_root(const struct root *root);
 int check_policy(const char *first, const char *second, int is_folder);
 extern int policy_fd;
@@ -130,6 +132,8 @@ enum kind {
     ENDED = 'E',    /* nothing that it started is left */
 };
 void open_log(const char *path);
+void check_births(const char *root);
+int reserve_outcome(void);
 size_t log_position(void);
 int log_record(enum kind kind, const struct stat *st, const char *first, const char *second);
 void log_cancel(size_t from);
@@ -137,6 +141,8 @@ int save_metadata(const struct object *object);
 int save_content(const struct object *object);
 int save_folder(const struct entry *entry);
 void forget_inode(const struct stat *st);
+void note_kept(const struct stat *st, const char *path);
+const char *find_kept(const struct stat *st);
 int is_born(const struct stat *st);
 int is_copy(const struct stat *st);
 void mark_born(const struct stat *st);
@@ -156,6 +162,7 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
 int rename_entry(const struct call *call, int old_folder, uint64_t old, int new_folder, uint64_t new, unsigned flags);
 int remove_entry(const struct call *call, int folder, uint64_t path, int is_folder);
 int begin_create(const struct entry *entry, int is_folder);
+void note_created(const struct entry *entry, int dir, const char *name);
 int end_create(const struct entry *entry, int failed);
 int open_file(const struct call *call, int folder, uint64_t path, int flags, mode_t mode);
 int truncate_file(const struct call *call, uint64_t path, int64_t size);
@@ -175,4 +182,5 @@ int bind_socket(const struct call *call);
 int listen_socket(const struct call *call);
 int connect_socket(const struct call *call);
 void allow_listener(uint64_t inode);
+void close_sockets(int kept);
 void mark_alive_sockets(pid_t pid, void *alive);

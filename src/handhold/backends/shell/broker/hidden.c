@@ -80,7 +80,7 @@ static void add_spares(const struct root *root, struct launch *launch) {
         struct stat st;
         next_store_name(root, spares[spare_count].name, path);
         int fd = openat(root->store, spares[spare_count].name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 || fstat(fd, &st)) stop("cannot create a file in ", root->store_path);
+        if (fd < 0 || fchmod(fd, 0600) || fstat(fd, &st)) stop("cannot create a file in ", root->store_path);
         close(fd);
         note_readable(&st);
         spares[spare_count++].root = root;
@@ -174,7 +174,7 @@ static void make_readable(const struct object *object) {
     int failed = to < 0 ? -EACCES : copy_program(object, from, to);
     if (to >= 0) close(to);
     size_t before = log_position();
-    if (!failed) failed = begin_create(&entry, 0);
+    if (!failed) failed = log_record(CREATE, NULL, entry.path, "");
     if (!failed && (failed = replace_exactly(&entry, spares[spare].name, &object->st))) log_cancel(before);
     if (!failed) {
         if (object->st.st_nlink == 1) forget_inode(&object->st);

@@ -53,13 +53,18 @@ void answer(const struct call *call, int64_t value, int error, uint32_t flags) {
     ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &response); /* fails if the caller has been killed */
 }
 
-/* Closes `fd`, before the caller goes on: a program that is open for writing cannot be executed. */
-int give_descriptor(const struct call *call, int fd, int close_on_exec) {
+/* Its number in the caller, which still waits. */
+int add_descriptor(const struct call *call, int fd, int close_on_exec) {
     struct seccomp_notif_addfd request = {.id = call->id, .srcfd = (uint32_t)fd, .newfd_flags = close_on_exec ? O_CLOEXEC : 0};
     int given = ioctl(listener, SECCOMP_IOCTL_NOTIF_ADDFD, &request);
-    int failed = given < 0 ? -errno : 0;
+    return given < 0 ? -errno : given;
+}
+
+/* Closes `fd`, before the caller goes on: a program that is open for writing cannot be executed. */
+int give_descriptor(const struct call *call, int fd, int close_on_exec) {
+    int given = add_descriptor(call, fd, close_on_exec);
     close(fd);
-    if (failed) return failed;
+    if (given < 0) return given;
     answer(call, given, 0, 0);
     return ANSWERED;
 }
@@ -205,6 +210,7 @@ static void add_root(const char *path, const char *store, int own_only) {
     if (root_count == MAX_ROOTS || stat(path, &st)) stop("cannot use the root ", path);
     struct root *root = &roots[root_count++];
     *root = (struct root){path, store ? store : "", -1, store || own_only, own_only, (unsigned)st.st_dev};
+    if (store) check_births(path);
     if (store && (root->store = open(store, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0) stop("cannot use the store ", store);
 }
 

@@ -7,15 +7,15 @@
 
 #define MAX_VALUE_BYTES 65536
 
-enum way { BY_PATH, BY_LINK, BY_DESCRIPTOR, BY_FOLDER };
+enum way { BY_PATH, BY_LINK, BY_DESCRIPTOR, BY_FOLDER, BY_FOLDER_OR_DESCRIPTOR };
 
 static int open_target(const struct call *call, enum way way, int flags, struct object *object) {
     char path[MAX_PATH] = "";
     const uint64_t *args = call->args;
     if (way == BY_DESCRIPTOR) return open_caller_fd(call, (int)args[0], object);
-    int folder = way == BY_FOLDER ? (int)args[0] : AT_FDCWD;
-    uint64_t address = args[way == BY_FOLDER];
-    if (!address && way == BY_FOLDER) return open_caller_fd(call, folder, object); /* utimensat without a path */
+    int folder = way >= BY_FOLDER ? (int)args[0] : AT_FDCWD;
+    uint64_t address = args[way >= BY_FOLDER];
+    if (!address && way == BY_FOLDER_OR_DESCRIPTOR) return open_caller_fd(call, folder, object);
     int failed = read_path(call, address, path);
     if (failed) return failed;
     if (way == BY_LINK) flags |= AT_SYMLINK_NOFOLLOW;
@@ -103,10 +103,10 @@ int handle_metadata(const struct call *call, int number) {
     case SYS_lsetxattr: case SYS_lremovexattr: way = BY_LINK; break;
     case SYS_fchmod: case SYS_fchown: case SYS_fsetxattr: case SYS_fremovexattr: way = BY_DESCRIPTOR; break;
     case SYS_fchownat: flags = (int)args[4]; break;
-    case SYS_utimensat: flags = (int)args[3]; break;
+    case SYS_utimensat: way = BY_FOLDER_OR_DESCRIPTOR, flags = (int)args[3]; break;
     case 452: flags = (int)args[3]; break; /* fchmodat2 */
 #ifdef SYS_futimesat
-    case SYS_futimesat:
+    case SYS_futimesat: way = BY_FOLDER_OR_DESCRIPTOR; break;
 #endif
     case SYS_fchmodat: break;
     default: return -ENOSYS; /* nothing else is understood */

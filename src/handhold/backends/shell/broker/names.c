@@ -7,12 +7,12 @@ static long rename_with_flags(int from, const char *name, int to, const char *ne
 }
 
 static int lstat_entry(const struct entry *entry, struct stat *st) {
-    return fstatat(entry->dir, entry->name, st, AT_SYMLINK_NOFOLLOW) ? -errno : 0;
+    return stat_inode(entry->dir, entry->name, st);
 }
 
 static int is_in_born_folder(const struct entry *entry) {
     struct stat st;
-    return !fstat(entry->dir, &st) && is_born(&st);
+    return !stat_inode(entry->dir, "", &st) && is_born(&st);
 }
 
 /* In a temporary folder of the machine: only at its top, or in a folder that the session created. */
@@ -20,7 +20,7 @@ static int may_change_folder(const struct entry *entry) {
     struct stat st;
     const char *end = strrchr(entry->path, '/');
     if ((size_t)(end - entry->path) == strlen(entry->root->path)) return 1;
-    return !fstat(entry->dir, &st) && is_ours(entry->dir, "", &st);
+    return !stat_inode(entry->dir, "", &st) && is_ours(entry->dir, "", &st);
 }
 
 /* An entry that a call changes: CONTINUE outside the workspace, an error where it must not be changed. */
@@ -42,22 +42,30 @@ static int check_movable(const struct entry *entry, const struct stat *st) {
     return contains_root(entry->path) || holds_hidden(entry->path) || is_hidden(st, entry->path) ? -EBUSY : 0;
 }
 
+/* Without a CREATED behind it, CREATE means that whatever is there is the command's: never write it for what exists. */
 int begin_create(const struct entry *entry, int is_folder) {
+    struct stat st;
     if (entry->root->own_only) return may_change_folder(entry) ? 0 : -EACCES;
+    if (!lstat_entry(entry, &st)) return -EEXIST;
     int failed = check_policy(entry->path, "", is_folder);
+    if (!failed) failed = reserve_outcome();
     if (failed || is_in_born_folder(entry)) return failed;
     failed = save_folder(entry);
     return failed ? failed : log_record(CREATE, NULL, entry->path, "");
 }
 
-int end_create(const struct entry *entry, int failed) {
+/* `name` in `dir`, or the descriptor `dir` itself, is what was created for an entry. */
+void note_created(const struct entry *entry, int dir, const char *name) {
     struct stat st;
-    if (failed) return failed;
-    if (lstat_entry(entry, &st)) return 0; /* somebody else removed it */
+    if (stat_inode(dir, name, &st)) return; /* somebody else removed it */
     mark_born(&st);
-    if (entry->root->own_only) return register_ours(entry->dir, entry->name), 0;
-    log_record(CREATED, &st, is_in_born_folder(entry) ? "" : entry->path, "");
-    return 0;
+    if (entry->root->own_only) register_ours(dir, name);
+    else log_record(CREATED, &st, is_in_born_folder(entry) ? "" : entry->path, "");
+}
+
+int end_create(const struct entry *entry, int failed) {
+    if (!failed) note_created(entry, entry->dir, entry->name);
+    return failed;
 }
 
 int make_folder(const struct call *call, int folder, uint64_t path, mode_t mode) {
@@ -138,8 +146,8 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     if (!failed) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", from.fd);
         if (linkat(AT_FDCWD, self, to.dir, to.name, AT_SYMLINK_FOLLOW)) failed = -errno;
-        if (failed) log_cancel(before);
     }
+    if (failed) log_cancel(before);
     close(to.dir);
     close(from.fd);
     return failed;
@@ -159,7 +167,7 @@ static int keep_replaced(const struct entry *entry, const struct stat *st, char 
     next_store_name(entry->root, name, path);
     int failed = log_record(KEEP, st, entry->path, path);
     if (failed) return failed;
-    if (!linkat(entry->dir, entry->name, entry->root->store, name, 0)) return 0;
+    if (!linkat(entry->dir, entry->name, entry->root->store, name, 0)) return note_kept(st, path), 0;
     if (renameat(entry->dir, entry->name, entry->root->store, name)) return -errno;
     return log_record(MOVE, st, entry->path, path);
 }
@@ -170,25 +178,23 @@ static int exchange(const struct entry *a, const struct entry *b, const struct s
     int failed = lstat_entry(b, &other);
     if (!failed) failed = log_record(EXCHANGE, st, a->path, b->path);
     if (!failed) failed = log_record(EXCHANGED, &other, b->path, a->path);
-    if (!failed && rename_with_flags(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) {
-        failed = -errno;
-        log_cancel(before);
-    }
+    if (!failed && rename_with_flags(a->dir, a->name, b->dir, b->name, RENAME_EXCHANGE)) failed = -errno;
+    if (failed) log_cancel(before);
     return failed;
 }
 
 static int move(const struct entry *from, const struct entry *to, const struct stat *st, unsigned flags) {
     struct stat there, now;
     int replaces = !lstat_entry(to, &there);
-    if (replaces && there.st_dev == st->st_dev && there.st_ino == st->st_ino) return 0; /* two names of one file */
     if (replaces && flags & RENAME_NOREPLACE) return -EEXIST;
+    if (replaces && there.st_dev == st->st_dev && there.st_ino == st->st_ino) return 0; /* two names of one file */
     if (replaces && S_ISDIR(there.st_mode) != S_ISDIR(st->st_mode)) return S_ISDIR(st->st_mode) ? -ENOTDIR : -EISDIR;
     size_t before = log_position();
     char kept[24] = "";
     int failed = replaces && !is_born(&there) ? keep_replaced(to, &there, kept) : 0;
-    int recorded = !is_born(st) || S_ISDIR(st->st_mode);
+    int recorded = !is_born(st) || S_ISDIR(st->st_mode), appears = !recorded && !is_in_born_folder(to);
     if (!failed && recorded) failed = log_record(MOVE, st, from->path, to->path);
-    else if (!failed && !is_in_born_folder(to)) failed = log_record(CREATE, NULL, to->path, "");
+    else if (!failed && appears) failed = log_record(CREATE, NULL, to->path, "");
     if (!failed && rename_with_flags(from->dir, from->name, to->dir, to->name, flags)) failed = -errno;
     if (failed) {
         if (*kept && lstat_entry(to, &now)) renameat(to->root->store, kept, to->dir, to->name);
@@ -196,6 +202,7 @@ static int move(const struct entry *from, const struct entry *to, const struct s
         log_cancel(before);
         return failed;
     }
+    if (appears) log_record(CREATED, st, to->path, "");
     if (replaces && (S_ISDIR(there.st_mode) || (is_born(&there) && there.st_nlink == 1))) forget_inode(&there);
     return 0;
 }

@@ -9,10 +9,18 @@
 
 static int is_read(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_TRUNC | O_CREAT)); }
 
-/* Give a file without the O_NONBLOCK that kept a lease from stopping the broker. Closes it. */
-static int give_file(const struct call *call, int fd, int flags) {
+/* Give a file without the O_NONBLOCK that kept a lease from stopping the broker. `truncated` is the same file, or -1: the
+   caller must have room for a descriptor before its content is gone. Closes both. */
+static int give_file(const struct call *call, int fd, int flags, int truncated) {
     if (!(flags & O_NONBLOCK)) fcntl(fd, F_SETFL, flags & PASSED_FLAGS);
-    return is_read(flags) ? give_readable(call, fd, flags & O_CLOEXEC) : give_descriptor(call, fd, flags & O_CLOEXEC);
+    if (is_read(flags)) return give_readable(call, fd, flags & O_CLOEXEC);
+    int given = add_descriptor(call, fd, flags & O_CLOEXEC);
+    int failed = given < 0 ? given : truncated >= 0 && ftruncate(truncated, 0) ? -errno : 0;
+    close(fd);
+    if (truncated >= 0 && truncated != fd) close(truncated);
+    if (failed) return failed;
+    answer(call, given, 0, 0);
+    return ANSWERED;
 }
 
 static int open_object(const struct object *object, int flags) {
@@ -31,18 +39,15 @@ static int open_regular(const struct call *call, const struct object *object, in
         if (!failed && !object->root->own_only) failed = check_policy(object->path, "", 0);
         if (failed) return failed;
     }
-    int fd = open_object(object, reads_only && truncates ? O_WRONLY | O_NONBLOCK : given);
+    int fd = open_object(object, given);
     if (fd < 0) return fd;
-    int failed = 0;
-    if (!reads_only || truncates) failed = save_content(object);
-    if (!failed && truncates && ftruncate(fd, 0)) failed = -errno;
-    if (!failed && reads_only && truncates) {
-        close(fd);
-        fd = open_object(object, given);
-        if (fd < 0) return fd;
-    }
-    if (failed) return close(fd), failed;
-    return give_file(call, fd, flags);
+    int truncated = !truncates ? -1 : reads_only ? open_object(object, O_WRONLY | O_NONBLOCK) : fd;
+    int failed = truncates && truncated < 0 ? truncated : 0;
+    if (!failed && (!reads_only || truncates)) failed = save_content(object);
+    if (!failed) return give_file(call, fd, flags, truncated);
+    close(fd);
+    if (truncated >= 0 && truncated != fd) close(truncated);
+    return failed;
 }
 
 /* It waits for the other side, so another process does. */
@@ -59,6 +64,7 @@ static int open_pipe(const struct call *call, const struct object *object, int f
     if (child < 0) return -errno;
     if (child) return ANSWERED;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    close_sockets(-1);
     int fd = open_object(object, given);
     if (fd < 0) answer(call, 0, fd, 0);
     else if ((failed = give_descriptor(call, fd, flags & O_CLOEXEC)) < 0) answer(call, 0, failed, 0);
@@ -99,6 +105,12 @@ static int open_existing(const struct call *call, const struct object *object, i
     }
 }
 
+static void remove_created(const struct entry *entry, int fd) {
+    struct stat st, now;
+    if (stat_inode(fd, "", &st) || stat_inode(entry->dir, entry->name, &now)) return;
+    if (st.st_dev == now.st_dev && st.st_ino == now.st_ino && !unlinkat(entry->dir, entry->name, 0)) forget_inode(&st);
+}
+
 /* Returns -EEXIST if something is there by now, also a link that leads nowhere. */
 static int create_file(const struct call *call, const struct entry *entry, int flags, mode_t mode) {
     if (entry->has_slash) return -EISDIR;
@@ -112,10 +124,18 @@ static int create_file(const struct call *call, const struct entry *entry, int f
     umask(read_umask(call));
     int given = (flags & (PASSED_FLAGS | O_NONBLOCK)) | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(entry->dir, entry->name, given, mode & 01777);
-    failed = fd < 0 ? -errno : 0;
-    if (failed) log_cancel(before);
-    failed = end_create(entry, failed);
-    return failed ? failed : give_descriptor(call, fd, flags & O_CLOEXEC);
+    if (fd < 0) {
+        failed = -errno;
+        log_cancel(before);
+        return failed;
+    }
+    note_created(entry, fd, ""); /* by its name it may be another by now */
+    int number = add_descriptor(call, fd, flags & O_CLOEXEC);
+    if (number < 0) remove_created(entry, fd); /* the caller has no room for a descriptor: nothing happens */
+    close(fd);
+    if (number < 0) return number;
+    answer(call, number, 0, 0);
+    return ANSWERED;
 }
 
 int open_file(const struct call *call, int folder, uint64_t address, int flags, mode_t mode) {
@@ -125,8 +145,9 @@ int open_file(const struct call *call, int folder, uint64_t address, int flags, 
     if (flags & O_PATH) return CONTINUE; /* nothing can be changed through it */
     int failed = read_path(call, address, path);
     if (failed) return is_read(flags) ? CONTINUE : failed;
+    int is_literal = flags & O_NOFOLLOW || (flags & (O_CREAT | O_EXCL)) == (O_CREAT | O_EXCL);
     for (int links = 0; links < MAX_DANGLING_LINKS; links++) {
-        failed = resolve_object(call, folder, path, flags & (O_NOFOLLOW | O_EXCL) ? AT_SYMLINK_NOFOLLOW : 0, &object);
+        failed = resolve_object(call, folder, path, is_literal ? AT_SYMLINK_NOFOLLOW : 0, &object);
         if (!failed) {
             if (is_read(flags) && !object.st.st_nlink) object.root = find_root(object.path); /* open, without a name */
             if ((flags & O_TMPFILE) == O_TMPFILE) failed = object.root ? -EOPNOTSUPP : CONTINUE;

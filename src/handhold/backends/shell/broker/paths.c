@@ -185,13 +185,39 @@ int resolve_entry(const struct call *call, int folder, const char *path, struct 
     return is_in_hidden_folder(entry->path) ? close(dir), -EACCES : 0;
 }
 
+/* As fstatat(), but `st_ctim`, which nobody needs, is the time of birth; 0 if it is not known. */
+int stat_inode(int dir, const char *name, struct stat *st) {
+    struct statx found;
+    int flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH;
+    if (fstatat(dir, name, st, flags)) return -errno;
+    st->st_ctim = (struct timespec){0};
+    if (!statx(dir, name, flags, STATX_INO | STATX_BTIME, &found) && found.stx_mask & STATX_BTIME && found.stx_ino == st->st_ino)
+        st->st_ctim = (struct timespec){found.stx_btime.tv_sec, found.stx_btime.tv_nsec};
+    return 0;
+}
+
+/* Whether an inode has lost the name by which it was opened: the kernel says so behind the path. */
+static int is_replaced(const struct object *object) {
+    static const char mark[] = " (deleted)";
+    struct stat st;
+    size_t size = strlen(object->path), mark_size = sizeof mark - 1;
+    if (size < mark_size || strcmp(object->path + size - mark_size, mark)) return 0;
+    return lstat(object->path, &st) || st.st_dev != object->st.st_dev || st.st_ino != object->st.st_ino;
+}
+
 int describe(int fd, struct object *object) {
     object->fd = fd;
     object->root = NULL;
-    int failed = fstat(fd, &object->st) ? -errno : read_real_path(fd, object->path);
+    int failed = stat_inode(fd, "", &object->st);
+    if (!failed) failed = read_real_path(fd, object->path);
     if (failed) return failed;
     /* What has no name any more is in no folder; a pipe or a socket never was. */
     if (object->st.st_nlink && object->path[0] == '/') object->root = find_root(object->path);
+    if (!object->root || object->root->own_only || is_born(&object->st) || !is_replaced(object)) return 0;
+    const char *kept = find_kept(&object->st);
+    if (!kept) return -EACCES; /* it cannot be restored by a name that nobody knows */
+    snprintf(object->path, sizeof object->path, "%s", kept);
+    object->root = find_root(kept);
     return 0;
 }
 

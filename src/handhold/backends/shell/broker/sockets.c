@@ -5,7 +5,9 @@
    A duplicate would keep a connection open, so it is dropped as soon as the socket listens or connects. */
 
 #include "broker.h"
+#include <dirent.h>
 #include <linux/inet_diag.h>
+#include <linux/landlock.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
@@ -14,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #define MAX_SOCKETS 512
 #define LISTENING 10 /* TCP_LISTEN */
@@ -65,6 +68,12 @@ static void drop(int at) {
     sockets[at].inode = 0;
 }
 
+/* In a forked child: what the command closes must not stay open there. */
+void close_sockets(int kept) {
+    for (int i = 0; i < MAX_SOCKETS; i++)
+        if (sockets[i].inode && i != kept) close(sockets[i].fd);
+}
+
 /* The inode of the caller's descriptor; 0 if it is no socket. */
 static uint64_t read_socket_inode(pid_t tid, int fd) {
     char name[64], text[64];
@@ -90,10 +99,14 @@ static void drop_closed(void) {
 }
 
 void mark_alive_sockets(pid_t pid, void *alive) {
-    for (int fd = 0; fd < 1024; fd++) {
-        int at = find_socket(read_socket_inode(pid, fd));
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *descriptors = opendir(path);
+    for (struct dirent *each; descriptors && (each = readdir(descriptors));) {
+        int at = find_socket(read_socket_inode(pid, atoi(each->d_name)));
         if (at >= 0) ((char *)alive)[at] = 1;
     }
+    if (descriptors) closedir(descriptors);
 }
 
 int make_socket(const struct call *call) {
@@ -177,9 +190,41 @@ static uint64_t find_listener(const union address *address) {
     return found->idiag_state == LISTENING ? found->idiag_inode : 0;
 }
 
+/* Whether the path means an entry of the workspace literally. Then only the broker could let it lead elsewhere. */
+static int is_literal(const char *path, const struct entry *entry) {
+    char folder[MAX_PATH];
+    if (*path == '/') return !strcmp(path, entry->path);
+    if (!getcwd(folder, sizeof folder)) return 0;
+    size_t size = strlen(folder);
+    return !strncmp(entry->path, folder, size) && entry->path[size] == '/' && !strcmp(entry->path + size + 1, path);
+}
+
+/* The socket gets the name that the caller wrote, as far as possible, in a child that is where the caller is. Landlock
+   lets it create sockets only in the folder that was checked, wherever the path leads by now. */
+static int bind_in_child(const struct call *call, int fd, const union address *address, const char *path, const struct entry *entry) {
+    struct landlock_ruleset_attr handled = {.handled_access_fs = LANDLOCK_ACCESS_FS_MAKE_SOCK};
+    struct landlock_path_beneath_attr rule = {LANDLOCK_ACCESS_FS_MAKE_SOCK, entry->dir};
+    union address bare = {.path = {.sun_family = AF_UNIX}};
+    char folder[64];
+    int status;
+    pid_t child = fork();
+    if (child < 0) return -errno;
+    if (child) return waitpid(child, &status, 0) == child && WIFEXITED(status) ? -WEXITSTATUS(status) : -EIO;
+    snprintf(folder, sizeof folder, "/proc/%d/cwd", call->tid);
+    int is_there = !chdir(folder); /* while we may still look at the caller */
+    int rules = (int)syscall(SYS_landlock_create_ruleset, &handled, sizeof handled.handled_access_fs, 0);
+    if (rules < 0 || syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &rule, 0)) _exit(EACCES);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(SYS_landlock_restrict_self, rules, 0)) _exit(EACCES);
+    if (is_there && (!entry->root || is_literal(path, entry)))
+        _exit(bind(fd, &address->any, (socklen_t)call->args[2]) ? errno : 0);
+    int size = snprintf(bare.path.sun_path, sizeof bare.path.sun_path, "%s", entry->name);
+    if (size >= (int)sizeof bare.path.sun_path) _exit(ENAMETOOLONG);
+    _exit(fchdir(entry->dir) || bind(fd, &bare.any, sizeof bare.path) ? errno : 0);
+}
+
 static int bind_path(const struct call *call, int fd, const union address *address) {
     struct entry entry;
-    union address near = {.path = {.sun_family = AF_UNIX}};
+    struct stat st;
     char path[sizeof address->path.sun_path + 1] = "";
     memcpy(path, address->path.sun_path, sizeof address->path.sun_path);
     if (!*path) return -EACCES; /* an abstract name is in no folder */
@@ -187,13 +232,13 @@ static int bind_path(const struct call *call, int fd, const union address *addre
     if (failed) return failed < 0 ? failed : -EADDRINUSE;
     if (entry.root) failed = check_root(entry.root);
     else if (!is_writable_place(entry.path)) failed = -EROFS;
-    int room = snprintf(near.path.sun_path, sizeof near.path.sun_path, "/proc/self/fd/%d/%s", entry.dir, entry.name);
-    if (room >= (int)sizeof near.path.sun_path) failed = -ENAMETOOLONG;
+    if (!failed && !fstatat(entry.dir, entry.name, &st, AT_SYMLINK_NOFOLLOW)) failed = -EADDRINUSE;
     size_t before = log_position();
     if (!failed && entry.root) failed = begin_create(&entry, 0);
+    if (failed == -EEXIST) failed = -EADDRINUSE;
     if (!failed) {
         umask(read_umask(call));
-        if (bind(fd, &near.any, sizeof near.path)) failed = -errno;
+        failed = bind_in_child(call, fd, address, path, &entry);
         if (failed && entry.root) log_cancel(before);
         if (!failed && entry.root) end_create(&entry, 0);
         if (!failed && identify(entry.dir, entry.name)) share(identify_file(entry.dir, entry.name));
@@ -265,7 +310,10 @@ int connect_socket(const struct call *call) {
     pid_t child = waits ? fork() : 0;
     if (child < 0) failed = -errno;
     else if (!child) {
-        if (waits) prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (waits) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            close_sockets(at);
+        }
         if (connect(sockets[at].fd, &address.any, size)) failed = -errno;
         if (waits) {
             answer(call, 0, failed, 0);

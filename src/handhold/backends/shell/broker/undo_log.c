@@ -9,11 +9,14 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/vfs.h>
 #include <sys/xattr.h>
 
 #define STEP_BYTES (256UL << 10)
 #define MAX_LOG_BYTES (1UL << 30)
 #define MAX_XATTR_BYTES 65536
+#define HAS_BIRTH 0x100 /* with the kind: the record ends with the time of birth, in nanoseconds */
+#define OUTCOME_BYTES (2 * MAX_PATH) /* enough for CREATED, CANCEL and ENDED */
 
 struct record {
     uint32_t size, kind;
@@ -25,9 +28,13 @@ struct record {
 
 enum state { UNKNOWN = 0, BORN = 1, HAS_METADATA = 2, HAS_CONTENT = 4, COPY = 8 };
 struct known {
-    uint64_t device, inode;
+    uint64_t device, inode, birth;
     unsigned state, used;
+    const char *kept; /* its name in the store, if it has lost the one by which it may still be open */
 };
+
+/* The number of an inode that is gone is used again, by anybody; the times of birth differ. */
+static enum births { BIRTH_OF_ALL, BIRTH_OF_CREATED, NO_BIRTH } births;
 
 static int log_fd;
 static char *log_start;
@@ -35,6 +42,21 @@ static size_t log_end, log_size;
 static struct known *table;
 static size_t table_size, table_used;
 static unsigned long last_store_name;
+
+void check_births(const char *root) {
+    struct statfs found;
+    enum births known = NO_BIRTH;
+    if (!statfs(root, &found)) switch ((uint32_t)found.f_type) {
+        case 0xEF53: case 0x58465342: case 0x9123683E: case 0x01021994: known = BIRTH_OF_ALL; break; /* ext4, xfs, btrfs, tmpfs */
+        case 0x794C7630: known = BIRTH_OF_CREATED; /* overlayfs: an old file is born again when it is first changed */
+    }
+    if (births < known) births = known;
+}
+
+static uint64_t get_birth(const struct stat *st, int is_created) {
+    if (births == NO_BIRTH || (births == BIRTH_OF_CREATED && !is_created)) return 0;
+    return (uint64_t)st->st_ctim.tv_sec * 1000000000UL + (uint64_t)st->st_ctim.tv_nsec;
+}
 
 void open_log(const char *path) {
     log_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -53,20 +75,27 @@ static int reserve(size_t size) {
     return 0;
 }
 
+/* CREATED, CANCEL and ENDED are written after the change and must not fail: every other record leaves room for them. */
+int reserve_outcome(void) { return reserve(OUTCOME_BYTES); }
+
 size_t log_position(void) { return log_end; }
 
 static int append(enum kind kind, const struct stat *st, const char *first, const char *second, const char *xattrs,
                   size_t xattr_size) {
     size_t first_size = strlen(first) + 1, second_size = strlen(second) + 1;
     size_t size = (sizeof(struct record) + first_size + second_size + xattr_size + 7) & ~7UL;
-    int failed = reserve(size);
+    uint64_t birth = st ? get_birth(st, kind == CREATED) : 0;
+    if (birth) size += sizeof birth;
+    int is_outcome = kind == CREATED || kind == CANCEL || kind == ENDED;
+    int failed = reserve(is_outcome ? size : size + OUTCOME_BYTES);
     if (failed) return failed;
     struct record *record = (struct record *)(log_start + log_end);
     char *at = (char *)(record + 1);
     memcpy(at, first, first_size);
     memcpy(at + first_size, second, second_size);
     if (xattr_size) memcpy(at + first_size + second_size, xattrs, xattr_size);
-    record->kind = kind;
+    if (birth) memcpy(log_start + log_end + size - sizeof birth, &birth, sizeof birth);
+    record->kind = birth ? kind | HAS_BIRTH : kind;
     record->xattr_size = (uint32_t)xattr_size;
     if (st) {
         record->device = st->st_dev, record->inode = st->st_ino, record->mode = st->st_mode;
@@ -85,6 +114,7 @@ int log_record(enum kind kind, const struct stat *st, const char *first, const c
 
 void log_cancel(size_t from) {
     char offset[24];
+    if (from == log_end) return;
     snprintf(offset, sizeof offset, "%zu", from);
     append(CANCEL, NULL, offset, "", "", 0);
 }
@@ -100,18 +130,22 @@ static struct known *find_known(const struct stat *st) {
         if (!table) stop("out of memory", "");
         table_used = 0;
         for (size_t i = 0; i < old_size; i++) {
-            if (!old[i].used || old[i].state == UNKNOWN) continue;
+            if (!old[i].used || (old[i].state == UNKNOWN && !old[i].kept)) continue;
             struct stat key = {.st_dev = old[i].device, .st_ino = old[i].inode};
-            find_known(&key)->state = old[i].state;
+            *find_known(&key) = old[i];
         }
         free(old);
     }
     uint64_t hash = (st->st_ino ^ (uint64_t)st->st_dev << 40) * 0x9E3779B97F4A7C15ULL;
     for (size_t i = hash >> 20;; i++) {
         struct known *each = &table[i & (table_size - 1)];
-        if (each->used && each->device == st->st_dev && each->inode == st->st_ino) return each;
+        if (each->used && each->device == st->st_dev && each->inode == st->st_ino) {
+            uint64_t birth = get_birth(st, each->state & BORN);
+            if (each->birth && birth && each->birth != birth) each->state = UNKNOWN, each->birth = 0;
+            return each;
+        }
         if (!each->used) {
-            *each = (struct known){st->st_dev, st->st_ino, UNKNOWN, 1};
+            *each = (struct known){.device = st->st_dev, .inode = st->st_ino, .used = 1};
             table_used++;
             return each;
         }
@@ -120,10 +154,17 @@ static struct known *find_known(const struct stat *st) {
 
 int is_born(const struct stat *st) { return find_known(st)->state & BORN; }
 int is_copy(const struct stat *st) { return find_known(st)->state & COPY; } /* one of ours, which nobody may change */
-void mark_born(const struct stat *st) { find_known(st)->state = BORN; }
+static void set_state(const struct stat *st, unsigned state) {
+    struct known *known = find_known(st);
+    known->state = state;
+    known->birth = get_birth(st, state & BORN);
+}
 
-/* The number of an inode that is gone may be used again, by anybody. */
-void forget_inode(const struct stat *st) { find_known(st)->state = UNKNOWN; }
+void mark_born(const struct stat *st) { set_state(st, BORN); }
+void forget_inode(const struct stat *st) { set_state(st, UNKNOWN); }
+
+void note_kept(const struct stat *st, const char *path) { find_known(st)->kept = strdup(path); }
+const char *find_kept(const struct stat *st) { return find_known(st)->kept; }
 
 /* --- saving */
 
@@ -164,7 +205,7 @@ static int save(const struct object *object, const char *copy, unsigned state) {
         log_record(REFUSED, NULL, object->path, strerror(-failed));
         return -EACCES;
     }
-    find_known(&object->st)->state |= state;
+    set_state(&object->st, find_known(&object->st)->state | state);
     return 0;
 }
 
@@ -211,9 +252,9 @@ int save_content(const struct object *object) {
     next_store_name(object->root, name, path);
     int to = from < 0 ? -1 : openat(object->root->store, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (to < 0) failed = -errno;
-    else if (fstat(to, &copy)) failed = -errno;
+    else if (fchmod(to, 0600) || stat_inode(to, "", &copy)) failed = -errno; /* our umask is that of whoever called last */
     else {
-        find_known(&copy)->state = COPY;
+        set_state(&copy, COPY);
         failed = copy_content(from, to, object->st.st_size);
     }
     if (to >= 0) close(to);
