@@ -9,10 +9,11 @@ import fcntl
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
+from handhold.backends.files.commit.born_trees import split_foreign
 from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, read_own_xattrs
 from handhold.backends.files.commit.folder_access import FolderAccess
 from handhold.backends.files.commit.tree_copier import TreeCopier
@@ -116,7 +117,7 @@ class BrokeredChanges:
                 self._shared_paths.append(escape_ambiguous(path))
             elif found is None or not self._is_unchanged(path, found):
                 whole = f"{path}/"
-                self._pending.append(self._take(path, found))
+                self._pending += [self._take(*part) for part in self._split(path, found)]
         self._access.close_again({*self._saved, *self._born})  # those are restored by the rollback
 
     def _lstat(self, path: str) -> os.stat_result | None:
@@ -169,6 +170,25 @@ class BrokeredChanges:
             return False
         return not saved.second or _has_same_content(path, saved.second)
 
+    def _split(self, path: str, found: os.stat_result | None) -> list[tuple[str, os.stat_result | None]]:
+        """The entry, or parts of it, if it is a folder that the command created and others put something into."""
+        if found is None or file_id(found) not in self._born or self._has_old_inside(path):
+            return [(path, found)]
+        with self._open_folder_of(path) as (folder, name):
+            parts = [path + part.removeprefix(name) for part in split_foreign(folder, name, self._born)]
+        return [(part, self._lstat(part)) for part in parts]
+
+    @contextmanager
+    def _open_folder_of(self, path: str) -> Generator[tuple[int, str]]:
+        above, _, name = path.rpartition("/")
+        if not os.access(above or "/", os.R_OK | os.W_OK | os.X_OK):
+            self._access.open_above(path)
+        folder = os.open(above or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            yield folder, name
+        finally:
+            os.close(folder)
+
     def _take(self, path: str, found: os.stat_result | None) -> PendingChange:
         """Put what is at a path into a slot: by rename if the command created all of it, else a copy."""
         slot = self._extractor.reserve_slot()
@@ -176,11 +196,7 @@ class BrokeredChanges:
         if found is None:
             return change
         name = slot.rpartition("/")[2]
-        above, _, own_name = path.rpartition("/")
-        if not os.access(above or "/", os.R_OK | os.W_OK | os.X_OK):
-            self._access.open_above(path)
-        folder = os.open(above or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with self._open_folder_of(path) as (folder, own_name):
             if file_id(found) in self._born and not self._has_old_inside(path):
                 mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
                 is_moved = try_rename(folder, own_name, self._slots, name, mode=mode)
@@ -190,8 +206,6 @@ class BrokeredChanges:
                 self._copier.copy(folder, own_name, name)
                 if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                     self._split_links.append(escape_ambiguous(path))
-        finally:
-            os.close(folder)
 
         def keep_entry(inner_path: str, mode: int, attributes: Sequence[str]) -> bool:
             place = escape_ambiguous(f"{path}/{inner_path}")

@@ -12,6 +12,7 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from handhold.backends.files.commit.born_trees import split_foreign
 from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, list_xattrs, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
 from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, renameat2
@@ -132,17 +133,21 @@ class Rollback:
         found = self._inode_at(path)
         if found is None:
             return True
-        if found in self._born or unfinished:
-            self._take_away(path)
+        if (found in self._born or unfinished) and self._take_away(path):
             return True
         self._report(path)
         return False
 
-    def _take_away(self, path: str) -> None:
-        self._removed_count += 1
-        while os.path.lexists(place := str(self._removed / str(self._removed_count))):
+    def _take_away(self, path: str) -> bool:
+        """Whether nothing is there now: what others put into a folder stays."""
+        directory, name = self._at(path)
+        parts = split_foreign(directory, name, self._born)
+        for part in parts:
             self._removed_count += 1
-        self._rename(path, place)
+            while os.path.lexists(place := str(self._removed / str(self._removed_count))):
+                self._removed_count += 1
+            self._rename(path + part.removeprefix(name), place)
+        return parts == [name]
 
     def _rename(self, path: str, to: str) -> None:
         from_directory, from_name = self._at(path)
