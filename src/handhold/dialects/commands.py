@@ -127,6 +127,8 @@ def _format_conflicts(conflicts: tuple[tuple[str, ConflictKind, str], ...]) -> I
 def _describe_conflict(clash: ConflictKind, saved_path: str) -> str:
     if clash == "closed":
         return f"is no longer accessible, so the changes in it were discarded; the command's version is in {saved_path}"
+    if clash == "owner":
+        return "belongs to another user, so what the command did to it was discarded"
     would = {
         "changed": f"; the command's version is in {saved_path}" if saved_path else "",
         "deleted": "; the command would have deleted it",

@@ -77,6 +77,7 @@ class BrokeredChanges:
             path for index, record in enumerate(records) if record.kind == "link" for path in self._history.after(index)
         }
         self._pending: list[PendingChange] = []
+        self._untaken: list[str] = []
         self._split_links: list[str] = []
         self._withheld: list[str] = []
         self.files: list[FileChange] = []
@@ -142,15 +143,15 @@ class BrokeredChanges:
         inside = (path for path in found if path.startswith(prefix) or path == self._root)
         return sorted(inside, key=lambda path: path.replace("/", "\0"))
 
-    def _list_old_places(self) -> Iterator[str]:
-        """Where inodes that existed before have got a new name."""
+    def _list_old_places(self) -> Iterator[tuple[str, str]]:
+        """Where inodes that existed before have got a new name, and what they were called."""
         for index, record in enumerate(self._records):
             if record.inode in self._born:
                 continue
             if record.kind in ("move", "exchange", "exchanged"):
-                yield self._history.after(index)[1]
+                yield self._history.after(index)[1], self._homes[record.inode]
             elif record.kind == "link":
-                yield self._history.after(index)[0]
+                yield self._history.after(index)[0], self._history.before(index)[1]
 
     def _is_at_home(self, path: str, found: os.stat_result) -> bool:
         """Whether this inode was at this path before the command."""
@@ -190,12 +191,21 @@ class BrokeredChanges:
             os.close(folder)
 
     def _take(self, path: str, found: os.stat_result | None) -> PendingChange:
-        """Put what is at a path into a slot: by rename if the command created all of it, else a copy."""
-        slot = self._extractor.reserve_slot()
-        change = PendingChange(path, slot, None)
-        if found is None:
-            return change
-        name = slot.rpartition("/")[2]
+        """Put what is at a path into a slot."""
+        change = PendingChange(path, self._extractor.reserve_slot(), None)
+        if found is not None:
+            try:
+                self._fill_slot(change, path, found)
+            except PermissionError:  # something in it belongs to another user
+                log_swallowed()
+                self._drop_slot(change)
+                self._copier = TreeCopier(self._slots)
+                self._untaken.append(path)
+        return change
+
+    def _fill_slot(self, change: PendingChange, path: str, found: os.stat_result) -> None:
+        """By rename if the command created all of it, else a copy."""
+        name = change.slot.rpartition("/")[2]
         with self._open_folder_of(path) as (folder, own_name):
             if file_id(found) in self._born and not self._has_old_inside(path):
                 mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
@@ -218,11 +228,17 @@ class BrokeredChanges:
         attributes = () if stat.S_ISLNK(found.st_mode) else os.listxattr(f"/proc/self/fd/{self._slots}/{name}")
         change.privileged += [escape_ambiguous(path)] if is_privileged(found.st_mode, attributes) else []
         change.after = clean_tree(self._slots, name, keep_entry)
-        return change
 
     def _has_old_inside(self, path: str) -> bool:
-        at = bisect_left(self._old_places, f"{path}/")
-        return at < len(self._old_places) and self._old_places[at].startswith(f"{path}/")
+        at = bisect_left(self._old_places, (f"{path}/", ""))
+        return at < len(self._old_places) and self._old_places[at][0].startswith(f"{path}/")
+
+    def _list_untaken(self) -> set[str]:
+        """Paths that could not be taken, where what is there came from (it is not deleted there, either), and folders
+        above."""
+        untaken = {*self._untaken}
+        found = [*untaken, *(source for place, source in self._old_places if untaken & {*_list_above(place)})]
+        return {above for path in found for above in _list_above(path)}
 
     def _note(self, change: PendingChange, place: str, mode: int, attributes: Sequence[str]) -> None:
         if self._is_protected(place):
@@ -256,8 +272,13 @@ class BrokeredChanges:
     def conclude(self, conflicts: Sequence[str]) -> None:
         """Compare with what was there before. `conflicts` are paths that the rollback left to somebody else."""
         left = {self._history.find_before(path) for path in conflicts}
+        untaken = self._list_untaken()
         for change in self._pending:
             path = escape_ambiguous(change.path)
+            if change.path in untaken:
+                self._drop_slot(change)
+                self.conflicts.append(Conflict(path, "owner"))
+                continue
             if change.path in left:
                 left.discard(change.path)
                 self.conflicts.append(self._set_aside(change, path))
@@ -294,7 +315,8 @@ class BrokeredChanges:
         return Conflict(path, "changed", kept)
 
     def _drop_slot(self, change: PendingChange) -> None:
-        remove_tree(change.slot.rpartition("/")[2], self._slots)
+        with suppress(FileNotFoundError):
+            remove_tree(change.slot.rpartition("/")[2], self._slots)
 
     def _add(self, change: FileChange, protected: list[str], privileged: list[str]) -> None:
         if self._is_protected(change.path):
@@ -363,6 +385,11 @@ def _has_same_content(path: str, saved: str) -> bool:
     finally:
         os.close(one)
         os.close(other)
+
+
+def _list_above(path: str) -> Iterator[str]:
+    """The path itself, and the folders above it."""
+    return (path[:at] for at, char in enumerate(f"{path}/") if char == "/")
 
 
 def _list_paths(paths: list[str], max_shown: int = 5) -> str:

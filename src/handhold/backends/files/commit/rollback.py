@@ -2,7 +2,8 @@
 
 The records are undone from the last to the first, so each path means what it meant when the record was written. Every
 step first checks by inode whether there is something to undo. It can therefore be repeated after a kill, and what
-somebody else put in the place of a file stays there and is reported.
+somebody else put in the place of a file stays there and is reported. A record that cannot be undone is reported too,
+and does not keep the others from being undone.
 """
 
 import errno
@@ -13,26 +14,36 @@ from contextlib import suppress
 from pathlib import Path
 
 from handhold.backends.files.commit.born_trees import split_foreign
-from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, list_xattrs, lstat_at
+from handhold.backends.files.commit.file_metadata import file_id, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
+from handhold.backends.files.commit.inode_restoration import restore_content, restore_metadata
 from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, renameat2
-from handhold.backends.files.commit.tree_copier import copy_data
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
-from handhold.backends.files.undo_log import UndoRecord
-from handhold.logs import log_swallowed
+from handhold.backends.files.staging_area import UNDO_LOG, remove_tree
+from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord
 
 FOLDER_HOW = pack_open_how(os.O_PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
-REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CONFLICT_ERRNOS = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ELOOP,
+    errno.ENOTEMPTY,
+    errno.EISDIR,
+    errno.EXDEV,
+)
+FULL_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 Inode = tuple[int, int]
 
 
 class Rollback:
-    """Undoes records. `removed` is a folder on the same mount, for what the command created."""
+    """Undoes records. `folder` is that of the command in a staging area on the same mount."""
 
-    def __init__(self, records: Sequence[UndoRecord], removed: Path, shared: Collection[Inode] = ()) -> None:
+    def __init__(self, records: Sequence[UndoRecord], folder: Path, shared: Collection[Inode] = ()) -> None:
         self._records = records
         self._shared = shared  # inodes that others write: they keep what is in them
-        self._removed = removed
+        self._command_folder = folder
+        self._removed = folder / REMOVED_FOLDER  # for what the command created
         self._removed_count = 0
         self._index = 0  # of the record that is being undone
         self._born = {record.inode for record in records if record.kind == "created"}
@@ -42,24 +53,54 @@ class Rollback:
         self._folder = ("", -1)  # the last folder that was opened
         self._access = FolderAccess()
         self.conflicts: list[str] = []  # paths that somebody else has changed meanwhile
+        self.unrestored: dict[str, tuple[str, str]] = {}  # by path: why, and the file that has the old content, or ""
+        self.denied: list[str] = []  # paths whose owner, mode or time only their owner can restore
+        self.dropped_slots = False  # to make room
 
     def run(self) -> None:
-        self._removed.mkdir(mode=0o700, exist_ok=True)
         try:
             for index in range(len(self._records) - 1, -1, -1):
                 self._index, record = index, self._records[index]
                 try:
-                    self._undo_with_access(record)
-                except (FileNotFoundError, NotADirectoryError, FileExistsError):
-                    self._report(record.first)
+                    self._undo_with_room(record)
                 except OSError as error:
-                    if error.errno not in (errno.ELOOP, errno.ENOTEMPTY, errno.EISDIR, errno.EXDEV):
-                        raise
-                    self._report(record.first)
+                    is_lost = any(record.first.startswith(f"{path}/") for path in self.unrestored)
+                    if error.errno in CONFLICT_ERRNOS and not is_lost:
+                        self._report(record.first)
+                    else:
+                        self._give_up(record, str(error.strerror))
             restored = {record.inode for record in self._records if record.kind == "save"} | self._born
             self._access.close_again(restored)
         finally:
             self._close_folder()
+
+    def _undo_with_room(self, record: UndoRecord) -> None:
+        try:
+            return self._undo_with_access(record)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+        self._make_room()
+        try:
+            return self._undo_with_access(record)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS or not self._put_copy_in_place(record):
+                raise
+
+    def _make_room(self) -> None:
+        """Remove what the command created, and what it left, if that is in slots already."""
+        self._close_folder()
+        fd = os.open(self._command_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in {*os.listdir(fd)} - {SAVED_FOLDER, UNDO_LOG}:
+                remove_tree(name, fd)
+                self.dropped_slots |= name != REMOVED_FOLDER
+        finally:
+            os.close(fd)
+
+    def _give_up(self, record: UndoRecord, because: str) -> None:
+        has_copy = record.kind in ("keep", "move", "save") and f"/{SAVED_FOLDER}/" in record.second
+        self.unrestored[record.first] = because, record.second if has_copy else ""
 
     def _undo_with_access(self, record: UndoRecord) -> None:
         try:
@@ -112,6 +153,8 @@ class Rollback:
             os.unlink(name, dir_fd=directory)
         elif self._clear(record.first):
             self._rename(record.second, record.first)
+        elif self._inode_at(record.first) in self._born:
+            self._give_up(record, "somebody else put something into the folder that is there now")
 
     def _recreate_folder(self, record: UndoRecord) -> None:
         found = self._lstat(record.first)
@@ -142,6 +185,7 @@ class Rollback:
         """Whether nothing is there now: what others put into a folder stays."""
         directory, name = self._at(path)
         parts = split_foreign(directory, name, self._born)
+        self._removed.mkdir(mode=0o700, exist_ok=True)
         for part in parts:
             self._removed_count += 1
             while os.path.lexists(place := str(self._removed / str(self._removed_count))):
@@ -201,34 +245,26 @@ class Rollback:
             self._report(record.first)
             return
         if record.second:
-            self._restore_content(directory, name, found, record)
-        path = f"/proc/self/fd/{directory}/{name}"
-        if (found.st_uid, found.st_gid) != (record.owner, record.group):
-            os.chown(path, record.owner, record.group, follow_symlinks=False)
-        if not stat.S_ISLNK(found.st_mode):
-            if stat.S_IMODE(os.lstat(path).st_mode) != stat.S_IMODE(record.mode):
-                os.chmod(path, stat.S_IMODE(record.mode))
-            _restore_xattrs(path, record.read_xattrs())
-        os.utime(path, ns=(record.accessed_ns, record.modified_ns), follow_symlinks=False)
+            restore_content(directory, name, found, record)
+        self._restore_metadata(directory, name, record)
 
-    def _restore_content(self, directory: int, name: str, found: os.stat_result, record: UndoRecord) -> None:
-        """In place: the file keeps its inode and its hard links."""
-        saved = os.open(record.second, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if not found.st_mode & stat.S_IWUSR or not found.st_mode & stat.S_IRUSR:
-                os.chmod(name, stat.S_IMODE(found.st_mode) | stat.S_IRUSR | stat.S_IWUSR, dir_fd=directory)
-            fd = os.open(name, REWRITE_FLAGS, dir_fd=directory)
-            try:
-                if found.st_size == record.size and has_same_bytes(fd, saved):
-                    return
-                os.lseek(saved, 0, os.SEEK_SET)
-                os.ftruncate(fd, 0)
-                os.lseek(fd, 0, os.SEEK_SET)
-                copy_data(saved, fd, record.size)
-            finally:
-                os.close(fd)
-        finally:
-            os.close(saved)
+    def _restore_metadata(self, directory: int, name: str, record: UndoRecord) -> None:
+        is_restored = restore_metadata(f"/proc/self/fd/{directory}/{name}", record)
+        if not is_restored and not stat.S_ISDIR(record.mode) and record.first not in self.denied:
+            self.denied.append(record.first)
+
+    def _put_copy_in_place(self, record: UndoRecord) -> bool:
+        """The last resort on a full disk: the file gets another inode. Not if it has several names."""
+        directory, name = self._at(record.first)
+        found = lstat_at(directory, name)
+        is_there = found is not None and file_id(found) == self._current(record.inode) and found.st_nlink == 1
+        if record.kind != "save" or not record.second or not is_there:
+            return False
+        self._rename(record.second, record.first)
+        directory, name = self._at(record.first)
+        self._recreated[record.inode] = file_id(os.stat(name, dir_fd=directory, follow_symlinks=False))
+        self._restore_metadata(directory, name, record)
+        return True
 
     def _current(self, inode: Inode) -> Inode:
         return self._recreated.get(inode, inode)
@@ -261,15 +297,3 @@ class Rollback:
     def _report(self, path: str) -> None:
         if path not in self.conflicts:
             self.conflicts.append(path)
-
-
-def _restore_xattrs(path: str, before: dict[str, bytes]) -> None:
-    now = {name: os.getxattr(path, name) for name in list_xattrs(path)}
-    try:
-        for name in now.keys() - before.keys():
-            os.removexattr(path, name)
-        for name, value in before.items():
-            if now.get(name) != value:
-                os.setxattr(path, name, value)
-    except PermissionError:
-        log_swallowed()  # an attribute of the system's own
