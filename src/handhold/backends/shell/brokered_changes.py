@@ -176,8 +176,11 @@ class BrokeredChanges:
         if found is None or file_id(found) not in self._born or self._has_old_inside(path):
             return [(path, found)]
         with self._open_folder_of(path) as (folder, name):
-            parts = [path + part.removeprefix(name) for part in split_foreign(folder, name, self._born)]
+            parts = [path + part.removeprefix(name) for part in split_foreign(folder, name, self._is_born)]
         return [(part, self._lstat(part)) for part in parts]
+
+    def _is_born(self, found: os.stat_result, _directory: int, _name: str) -> bool:
+        return file_id(found) in self._born
 
     @contextmanager
     def _open_folder_of(self, path: str) -> Generator[tuple[int, str]]:

@@ -2,21 +2,21 @@
 
 import os
 import stat
-from collections.abc import Collection
+from collections.abc import Callable
 from contextlib import ExitStack
 
-from handhold.backends.files.commit.file_metadata import file_id, lstat_at
+from handhold.backends.files.commit.file_metadata import lstat_at
 from handhold.backends.files.commit.tree_copier import force_open
 
 FULL_ACCESS = 0o700
 PATH_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-Inode = tuple[int, int]
+IsBorn = Callable[[os.stat_result, int, str], bool]
 
 
-def split_foreign(directory: int, name: str, born: Collection[Inode]) -> list[str]:
+def split_foreign(directory: int, name: str, is_born: IsBorn) -> list[str]:
     """The parts of an entry that are the command's alone: only the entry itself, if nobody put anything into it.
 
-    What is not `born` is left out, with the folders above it.
+    What others put there is left out, with the folders above it. `is_born` gets an entry's status, its folder and name.
     """
     if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
         return [name]
@@ -25,8 +25,9 @@ def split_foreign(directory: int, name: str, born: Collection[Inode]) -> list[st
         pending = [name]
         while pending:
             folder = pending.pop()
-            for path, found in _list_folder(directory, folder, stack):
-                if file_id(found) not in born:
+            for each, found in _list_folder(directory, folder, stack, is_born):
+                path = f"{folder}/{each}"
+                if found is None:
                     theirs.add(path)
                     continue
                 folders[folder].append(path)
@@ -37,8 +38,10 @@ def split_foreign(directory: int, name: str, born: Collection[Inode]) -> list[st
     return [path for folder in sorted(above) for path in folders[folder] if path not in above] if theirs else [name]
 
 
-def _list_folder(directory: int, folder: str, stack: ExitStack) -> list[tuple[str, os.stat_result]]:
-    """A closed folder is opened, until the stack is closed."""
+def _list_folder(
+    directory: int, folder: str, stack: ExitStack, is_born: IsBorn
+) -> list[tuple[str, os.stat_result | None]]:
+    """The names in a folder, with their status if they are born. A closed folder is open until the stack is closed."""
     fd = _open_below(directory, folder)
     try:
         status = os.fstat(fd)
@@ -47,8 +50,8 @@ def _list_folder(directory: int, folder: str, stack: ExitStack) -> list[tuple[st
             kept = os.dup(fd)
             stack.callback(os.close, kept)
             stack.callback(os.fchmod, kept, stat.S_IMODE(status.st_mode))
-        entries = ((f"{folder}/{name}", lstat_at(fd, name)) for name in os.listdir(fd))
-        return [(path, found) for path, found in entries if found]
+        entries = ((name, lstat_at(fd, name)) for name in os.listdir(fd))
+        return [(name, found if is_born(found, fd, name) else None) for name, found in entries if found]
     finally:
         os.close(fd)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from handhold.backends.files.commit.rollback import Rollback
+from handhold.backends.files.commit.syscalls import read_birth
 from handhold.backends.files.staging_area import KEEP_FILE, UNDO_LOG
 from handhold.backends.files.undo_log import read_undo_log
 from handhold.backends.marked_processes import kill_marked
@@ -63,7 +64,7 @@ def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> RollbackOu
         records = read_undo_log(log)
         if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
-        rollback = Rollback(records, log.parent, shared)
+        rollback = Rollback(records, log.parent, shared, read_birth(fd))
         rollback.run()
         error = _keep_copies(rollback.unrestored) if rollback.unrestored else None
         return RollbackOutcome(rollback.conflicts, rollback.denied, error, rollback.dropped_slots)

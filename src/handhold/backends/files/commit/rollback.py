@@ -17,7 +17,7 @@ from handhold.backends.files.commit.born_trees import split_foreign
 from handhold.backends.files.commit.file_metadata import file_id, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
 from handhold.backends.files.commit.inode_restoration import restore_content, restore_metadata
-from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, renameat2
+from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, read_birth, renameat2
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
 from handhold.backends.files.staging_area import UNDO_LOG, remove_tree
 from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord
@@ -39,8 +39,12 @@ Inode = tuple[int, int]
 class Rollback:
     """Undoes records. `folder` is that of the command in a staging area on the same mount."""
 
-    def __init__(self, records: Sequence[UndoRecord], folder: Path, shared: Collection[Inode] = ()) -> None:
+    def __init__(
+        self, records: Sequence[UndoRecord], folder: Path, shared: Collection[Inode] = (), started_ns: int = 0
+    ) -> None:
+        """`started_ns` is when the log was created: nothing that is older was created by the command."""
         self._records = records
+        self._started_ns = started_ns
         self._shared = shared  # inodes that others write: they keep what is in them
         self._command_folder = folder
         self._removed = folder / REMOVED_FOLDER  # for what the command created
@@ -126,8 +130,7 @@ class Rollback:
             case "create":
                 self._clear(record.first, unfinished=record.first == self._unfinished)
             case "link":
-                if self._inode_at(record.first) == record.inode:
-                    self._take_away(record.first)
+                self._remove_link(record)
             case "save":
                 if record.inode not in self._shared:
                     self._restore_inode(record)
@@ -176,15 +179,36 @@ class Rollback:
         found = self._inode_at(path)
         if found is None:
             return True
-        if (found in self._born or unfinished) and self._take_away(path):
+        if (found in self._born or (unfinished and self._is_new(path))) and self._take_away(path):
             return True
         self._report(path)
         return False
 
+    def _is_born(self, found: os.stat_result, _directory: int, _name: str) -> bool:
+        return file_id(found) in self._born
+
+    def _is_new(self, path: str) -> bool:
+        """Whether an entry may have been created by the command, just before its broker was killed."""
+        directory, name = self._at(path)
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if (read_birth(directory, name) or found.st_ctime_ns) < self._started_ns:
+            return False
+        return not stat.S_ISDIR(found.st_mode) or not os.listdir(f"/proc/self/fd/{directory}/{name}")
+
+    def _remove_link(self, record: UndoRecord) -> None:
+        found = self._lstat(record.first)
+        if found is None or file_id(found) != self._current(record.inode):
+            return
+        is_unfinished = record is self._records[-1]
+        if found.st_nlink > 1 and not (is_unfinished and found.st_ctime_ns < self._started_ns):
+            self._take_away(record.first)
+        else:  # it is the only name, or was one before the command
+            self._report(record.first)
+
     def _take_away(self, path: str) -> bool:
         """Whether nothing is there now: what others put into a folder stays."""
         directory, name = self._at(path)
-        parts = split_foreign(directory, name, self._born)
+        parts = split_foreign(directory, name, self._is_born)
         self._removed.mkdir(mode=0o700, exist_ok=True)
         for part in parts:
             self._removed_count += 1

@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import struct
 from collections.abc import Callable
 
 RENAME_NOREPLACE = 1
@@ -10,8 +11,14 @@ RENAME_EXCHANGE = 2
 FALLOC_KEEP_SIZE = 1
 UNSUPPORTED_ERRNOS = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP)
 
+AT_SYMLINK_NOFOLLOW = 0x100
+AT_EMPTY_PATH = 0x1000
+STATX_BTIME = 0x800
+STATX = struct.Struct("=I76xqI164x")  # which fields are known, and the time of birth
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _renameat2 = getattr(_libc, "renameat2", None)
+_statx = getattr(_libc, "statx", None)
 _syncfs = getattr(_libc, "syncfs", None)
 HAS_SYNCFS = _syncfs is not None
 _fallocate = getattr(_libc, "fallocate", None)
@@ -38,6 +45,16 @@ def renameat2(directory: int, name: str, to: str, flags: int, *, into: int | Non
             return False
         raise
     return True
+
+
+def read_birth(directory: int, name: str = "") -> int:
+    """When an inode was created, in nanoseconds; 0 if it is not known. Without a name, that of a descriptor."""
+    data = ctypes.create_string_buffer(STATX.size)
+    flags = AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH
+    if _statx is None or _statx(directory, os.fsencode(name), flags, STATX_BTIME, data):
+        return 0
+    known, seconds, nanoseconds = STATX.unpack(data)
+    return seconds * 1_000_000_000 + nanoseconds if known & STATX_BTIME else 0
 
 
 def sync_file_system(fd: int) -> None:
