@@ -193,3 +193,41 @@ def test_an_interrupted_command_that_cannot_be_rolled_back_yet_keeps_only_comman
     with bench(tmp_path, mode="brokered") as shell:
         assert not log.exists()
         assert shell("true").exit_status.code == 0
+
+
+# --- what the command did
+
+
+METADATA = {
+    "a mode before content": ("chmod 755 a; : >>a", "mode"),
+    "an attribute": ("setfattr -n user.x -v 1 a", "user.x"),
+    "an access list": ("setfacl -m u:1000:r a", "system.posix_acl_access"),
+    "a group": ("chgrp 4 a", "group"),
+}
+
+
+@pytest.mark.parametrize(("command", "changed"), METADATA.values(), ids=METADATA.keys())
+def test_metadata_that_a_command_changes_is_applied_and_undone(tmp_path: Path, command: str, changed: str):
+    if changed == "group" and os.geteuid() != 0:
+        pytest.skip("only root can give a file to any group")
+    ws = tmp_path / "ws"
+    ws.mkdir()
+    (ws / "a").write_text("old\n")
+    before = read_metadata(ws / "a")
+    with Toolbox.open(ws, state=tmp_path / "state", shell="brokered", policy="open", settings=False) as box:
+        reply = box.call("bash", {"command": command})
+        if not reply.text.startswith("[No output. Exit status 0"):
+            pytest.skip("not supported by this file system")
+        after = read_metadata(ws / "a")
+        assert {name for name in before | after if before.get(name) != after.get(name)} - {"mode"} | {changed} == {
+            changed
+        }
+        assert after.get(changed) != before.get(changed)
+        assert box.undo().status == "success"
+    assert read_metadata(ws / "a") == before
+
+
+def read_metadata(path: Path) -> dict[str, object]:
+    found = path.stat()
+    attributes = {name: os.getxattr(path, name) for name in os.listxattr(path)}
+    return {"mode": found.st_mode, "group": found.st_gid, "owner": found.st_uid, **attributes}

@@ -14,12 +14,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from handhold.backends.files.commit.born_trees import split_foreign
-from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, read_own_xattrs
+from handhold.backends.files.commit.file_metadata import file_id, list_xattrs, read_own_xattrs
 from handhold.backends.files.commit.folder_access import FolderAccess
 from handhold.backends.files.commit.tree_copier import TreeCopier
 from handhold.backends.files.manifest import EntryState, read_entry_state
 from handhold.backends.files.staging_area import remove_tree
 from handhold.backends.files.undo_log import UndoRecord
+from handhold.backends.shell.entry_comparison import (
+    has_same_content,
+    join_saves,
+    read_owner_and_xattrs,
+    read_xattrs,
+)
 from handhold.backends.shell.layer_extraction import LayerExtractor, try_rename
 from handhold.backends.shell.overlay_xattrs import clean_tree, is_privileged
 from handhold.backends.shell.path_history import PathHistory
@@ -69,7 +75,7 @@ class BrokeredChanges:
         self._access = FolderAccess()
         self._history = PathHistory(records)
         self._born = {record.inode for record in records if record.kind == "created"}
-        self._saved = {record.inode: record for record in records if record.kind == "save"}
+        self._saved = join_saves(records)
         self._homes = self._history.find_homes()
         self._old_places = sorted(self._list_old_places())
         # Both names of a new hard link are changed, or they would be two files afterwards.
@@ -167,9 +173,9 @@ class BrokeredChanges:
         was = (saved.size, saved.mode, saved.owner, saved.group, saved.modified_ns)
         if was != (found.st_size, found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns):
             return False
-        if saved.read_xattrs() != ({} if stat.S_ISLNK(found.st_mode) else _read_xattrs(path)):
+        if saved.read_xattrs() != ({} if stat.S_ISLNK(found.st_mode) else read_xattrs(path)):
             return False
-        return not saved.second or _has_same_content(path, saved.second)
+        return not saved.second or has_same_content(path, saved.second)
 
     def _split(self, path: str, found: os.stat_result | None) -> list[tuple[str, os.stat_result | None]]:
         """The entry, or parts of it, if it is a folder that the command created and others put something into."""
@@ -228,7 +234,7 @@ class BrokeredChanges:
             self._note(change, place, mode, attributes)
             return True
 
-        attributes = () if stat.S_ISLNK(found.st_mode) else os.listxattr(f"/proc/self/fd/{self._slots}/{name}")
+        attributes = () if stat.S_ISLNK(found.st_mode) else list_xattrs(f"/proc/self/fd/{self._slots}/{name}")
         change.privileged += [escape_ambiguous(path)] if is_privileged(found.st_mode, attributes) else []
         change.after = clean_tree(self._slots, name, keep_entry)
 
@@ -299,7 +305,7 @@ class BrokeredChanges:
             if before is None and change.after and self._is_withheld(path):
                 self._withheld.append(path)
                 self._drop_slot(change)
-            elif before and change.after and change.path not in self._links and _is_same(before, change.after):
+            elif before and change.after and self._is_same(change, before, change.after):
                 self._drop_slot(change)
             elif before or change.after:
                 file_change = FileChange(
@@ -309,6 +315,13 @@ class BrokeredChanges:
         self.conflicts += [
             Conflict(escape_ambiguous(path), "changed") for path in sorted(left) if path.startswith(f"{self._root}/")
         ]
+
+    def _is_same(self, change: PendingChange, before: EntryState, after: EntryState) -> bool:
+        same = ("kind", "hash", "size", "mode", "mtime_ns", "entry_count", "owner")
+        if change.path in self._links or any(getattr(before, name) != getattr(after, name) for name in same):
+            return False
+        slot = f"/proc/self/fd/{self._slots}/{change.slot.rpartition('/')[2]}"
+        return before.kind == "link" or read_owner_and_xattrs(change.path) == read_owner_and_xattrs(slot)
 
     def _set_aside(self, change: PendingChange, path: str) -> Conflict:
         if change.after is None:
@@ -360,34 +373,8 @@ def _is_open_elsewhere(path: str, inode: tuple[int, int]) -> bool:
     return False
 
 
-def _is_same(before: EntryState, after: EntryState) -> bool:
-    unchanged = ("kind", "hash", "size", "mode", "mtime_ns", "entry_count", "owner")
-    return all(getattr(before, name) == getattr(after, name) for name in unchanged)
-
-
 def _is_own(name: str) -> bool:
     return not name.startswith(("user.overlay.", "security.", "trusted."))
-
-
-def _read_xattrs(path: str) -> dict[str, bytes]:
-    try:
-        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
-    except OSError:
-        return {}  # the file system has none
-
-
-def _has_same_content(path: str, saved: str) -> bool:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        one = os.open(path, flags)
-    except PermissionError:
-        return False
-    other = os.open(saved, flags)
-    try:
-        return has_same_bytes(one, other)
-    finally:
-        os.close(one)
-        os.close(other)
 
 
 def _list_above(path: str) -> Iterator[str]:
