@@ -85,3 +85,24 @@ def test_the_only_name_of_a_file_stays(undo: Undo):
     (undo.ws / "a").unlink()  # by somebody else
     assert undo(link, undo.record("ended", "")) == ["b"]
     assert (undo.ws / "b").read_text() == "old"
+
+
+def test_folders_that_were_exchanged_and_then_removed_are_exchanged_back(undo: Undo):
+    for name in ("a", "b"):
+        (undo.ws / name).mkdir()
+        (undo.ws / name).chmod(0o700 if name == "a" else 0o750)
+    one, other = inode_of(undo.ws / "a"), inode_of(undo.ws / "b")
+    exchange = undo.record("exchange", "a", str(undo.ws / "b"), one)
+    exchanged = undo.record("exchanged", "b", str(undo.ws / "a"), other)
+    saves = [
+        undo.record("save", "a", inode=one)._replace(mode=0o40700, owner=os.geteuid(), group=os.getegid()),
+        undo.record("save", "b", inode=other)._replace(mode=0o40750, owner=os.geteuid(), group=os.getegid()),
+    ]
+    removes = [undo.record("remove", "a", inode=other), undo.record("remove", "b", inode=one)]
+    opened = [os.open(undo.ws / name, os.O_RDONLY) for name in ("a", "b")]  # so their numbers are not used again
+    for name in ("a", "b"):
+        (undo.ws / name).rmdir()
+    assert undo(*saves, exchange, exchanged, *removes, undo.record("ended", "")) == []
+    for fd in opened:
+        os.close(fd)
+    assert [(undo.ws / name).stat().st_mode & 0o777 for name in ("a", "b")] == [0o700, 0o750]

@@ -149,9 +149,9 @@ class Rollback:
             self._rename(now, before)
 
     def _restore_replaced(self, record: UndoRecord) -> None:
-        if self._inode_at(record.second) != record.inode:
+        if self._inode_at(record.second) != self._current(record.inode):
             return  # it was not needed, or is back already
-        if self._inode_at(record.first) == record.inode:
+        if self._inode_at(record.first) == self._current(record.inode):
             directory, name = self._at(record.second)
             os.unlink(name, dir_fd=directory)
         elif self._clear(record.first):
@@ -240,13 +240,14 @@ class Rollback:
         partner = self._records[at] if at >= 0 else record
         first, second = partner.first, partner.second
         now = self._inode_at(first), self._inode_at(second)
-        if now == (record.inode, partner.inode):
+        one, other = self._current(partner.inode), self._current(record.inode)
+        if now == (other, one):
             self._exchange(first, second)
-        elif now == (None, partner.inode):  # what the command created is taken away already
+        elif now == (None, one):  # what the command created is taken away already
             self._rename(second, first)
-        elif now == (record.inode, None):
+        elif now == (other, None):
             self._rename(first, second)
-        elif partner.inode != now[0] and record.inode != now[1] and not {partner.inode, record.inode} <= self._born:
+        elif one != now[0] and other != now[1] and not {partner.inode, record.inode} <= self._born:
             self._report(first)
 
     def _exchange(self, first: str, second: str) -> None:
