@@ -176,6 +176,29 @@ def test_files_and_folders_of_another_user_keep_nothing_from_being_restored(who:
     as_user(who, work)
 
 
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_what_a_command_created_in_a_root_on_another_file_system_is_taken_away(tmp_path: Path):
+    roots = [tmp_path / name / "ws" for name in ("one", "two")]
+    roots[1].parent.mkdir()
+
+    def mount() -> None:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", roots[1].parent], check=True)
+
+    def work() -> None:
+        for root in roots:
+            root.mkdir(parents=True)
+            (root / "old").write_text("old\n")
+        before = [seen(root) for root in roots]
+        with Toolbox.open(roots, state=tmp_path / "state", shell="brokered", policy="open", settings=False) as box:
+            command = " ".join(f"cd {root}; ln old more; echo new >new; mkdir -p d/e; mv old d;" for root in roots)
+            reply = box.call("bash", {"command": command, "preview": True})
+            assert reply.status == "success", reply.text
+            assert [seen(root) for root in roots] == before
+
+    as_user("ourselves", work, first=mount)
+
+
 def test_an_interrupted_command_that_cannot_be_rolled_back_yet_keeps_only_commands_from_running(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

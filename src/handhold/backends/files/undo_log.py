@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 SAVED_FOLDER = "saved"  # next to the log: what the command displaced, and copies of what it overwrote
 REMOVED_FOLDER = "removed"  # there too: what it had created and the rollback took away
+OTHER_ROOT_PREFIX = "root-"  # next to the log too: links to the command's folders for its other roots
 HEADER = struct.Struct("=IIQQIIIIqqQ")
 XATTR_SIZE = struct.Struct("=I")
 

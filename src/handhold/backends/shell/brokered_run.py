@@ -18,7 +18,7 @@ from handhold.backends.files.commit.recovery import RollbackOutcome, recover_com
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import UNDO_LOG, StagingArea, remove_tree
-from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
+from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
 from handhold.backends.shell.brokered_changes import BrokeredChanges, find_open_elsewhere
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay import OverlayUnavailable
@@ -150,7 +150,7 @@ class BrokeredRun:
         log = self._roots[0].folder / UNDO_LOG
         with translate_os_errors(str(log)):
             for each in self._roots[1:]:
-                (each.folder / UNDO_LOG).symlink_to(log)
+                _link_folders(self._roots[0], each)
             self._log = self._log.rename(log)
 
     def _has_jobs_beside(self) -> bool:
@@ -232,12 +232,18 @@ def _prepare_root(root: Root, area: StagingArea, earlier: Sequence[BrokeredRoot]
         prepared = BrokeredRoot(root, area, command)
         try:
             (prepared.folder / SAVED_FOLDER).mkdir(mode=0o700)
-            if earlier:  # whoever finds this folder after a kill finds the log
-                (prepared.folder / UNDO_LOG).symlink_to(earlier[0].folder / UNDO_LOG)
+            if earlier:
+                _link_folders(earlier[0], prepared)
         except BaseException:
             area.drop(command)
             raise
         return prepared
+
+
+def _link_folders(first: BrokeredRoot, other: BrokeredRoot) -> None:
+    """Whoever finds one of them after a kill finds the log, and from there all folders."""
+    (first.folder / f"{OTHER_ROOT_PREFIX}{other.command}").symlink_to(other.folder)
+    (other.folder / UNDO_LOG).symlink_to(first.folder / UNDO_LOG)
 
 
 def _wait_for_turn(root: Root, area: StagingArea, turns: ExitStack) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from handhold.backends.files.commit.rollback import Rollback
 from handhold.backends.files.commit.syscalls import read_birth
 from handhold.backends.files.staging_area import KEEP_FILE, UNDO_LOG
-from handhold.backends.files.undo_log import read_undo_log
+from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, read_undo_log
 from handhold.backends.marked_processes import kill_marked
 from handhold.core.errors import NotRestored, SystemFailure, ToolError
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -64,7 +64,8 @@ def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> RollbackOu
         records = read_undo_log(log)
         if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
-        rollback = Rollback(records, log.parent, shared, read_birth(fd))
+        folders = [log.parent, *map(Path.readlink, log.parent.glob(f"{OTHER_ROOT_PREFIX}*"))]
+        rollback = Rollback(records, folders, shared, read_birth(fd))
         rollback.run()
         error = _keep_copies(rollback.unrestored) if rollback.unrestored else None
         return RollbackOutcome(rollback.conflicts, rollback.denied, error, rollback.dropped_slots)

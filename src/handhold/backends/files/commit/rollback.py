@@ -20,7 +20,7 @@ from handhold.backends.files.commit.inode_restoration import restore_content, re
 from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, read_birth, renameat2
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
 from handhold.backends.files.staging_area import UNDO_LOG, remove_tree
-from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord
+from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, REMOVED_FOLDER, SAVED_FOLDER, UndoRecord
 
 FOLDER_HOW = pack_open_how(os.O_PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
 CONFLICT_ERRNOS = (
@@ -37,17 +37,20 @@ Inode = tuple[int, int]
 
 
 class Rollback:
-    """Undoes records. `folder` is that of the command in a staging area on the same mount."""
+    """Undoes records. `folders` are those of the command, in the staging area of each root."""
 
     def __init__(
-        self, records: Sequence[UndoRecord], folder: Path, shared: Collection[Inode] = (), started_ns: int = 0
+        self,
+        records: Sequence[UndoRecord],
+        folders: Sequence[Path],
+        shared: Collection[Inode] = (),
+        started_ns: int = 0,
     ) -> None:
         """`started_ns` is when the log was created: nothing that is older was created by the command."""
         self._records = records
         self._started_ns = started_ns
         self._shared = shared  # inodes that others write: they keep what is in them
-        self._command_folder = folder
-        self._removed = folder / REMOVED_FOLDER  # for what the command created
+        self._command_folders = folders
         self._removed_count = 0
         self._index = 0  # of the record that is being undone
         self._born = {record.inode for record in records if record.kind == "created"}
@@ -84,23 +87,13 @@ class Rollback:
         except OSError as error:
             if error.errno not in FULL_DISK_ERRNOS:
                 raise
-        self._make_room()
+        self._close_folder()
+        self.dropped_slots |= _make_room(self._command_folders)
         try:
             return self._undo_with_access(record)
         except OSError as error:
             if error.errno not in FULL_DISK_ERRNOS or not self._put_copy_in_place(record):
                 raise
-
-    def _make_room(self) -> None:
-        """Remove what the command created, and what it left, if that is in slots already."""
-        self._close_folder()
-        fd = os.open(self._command_folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for name in {*os.listdir(fd)} - {SAVED_FOLDER, UNDO_LOG}:
-                remove_tree(name, fd)
-                self.dropped_slots |= name != REMOVED_FOLDER
-        finally:
-            os.close(fd)
 
     def _give_up(self, record: UndoRecord, because: str) -> None:
         has_copy = record.kind in ("keep", "move", "save") and f"/{SAVED_FOLDER}/" in record.second
@@ -209,13 +202,24 @@ class Rollback:
         """Whether nothing is there now: what others put into a folder stays."""
         directory, name = self._at(path)
         parts = split_foreign(directory, name, self._is_born)
-        self._removed.mkdir(mode=0o700, exist_ok=True)
         for part in parts:
-            self._removed_count += 1
-            while os.path.lexists(place := str(self._removed / str(self._removed_count))):
-                self._removed_count += 1
-            self._rename(path + part.removeprefix(name), place)
+            self._move_to_removed(path + part.removeprefix(name))
         return parts == [name]
+
+    def _move_to_removed(self, path: str) -> None:
+        """To the folder on the same mount, of which nobody has told us."""
+        for folder in self._command_folders:
+            removed = folder / REMOVED_FOLDER
+            removed.mkdir(mode=0o700, exist_ok=True)
+            self._removed_count += 1
+            while os.path.lexists(place := str(removed / str(self._removed_count))):
+                self._removed_count += 1
+            try:
+                return self._rename(path, place)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
 
     def _rename(self, path: str, to: str) -> None:
         from_directory, from_name = self._at(path)
@@ -226,9 +230,14 @@ class Rollback:
             is_closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IWUSR
             if is_closed:  # moving a folder changes its `..` entry
                 os.chmod(from_name, stat.S_IMODE(found.st_mode) | stat.S_IWUSR, dir_fd=from_directory)
-            os.rename(from_name, name, src_dir_fd=from_directory, dst_dir_fd=directory)
-            if is_closed:
-                os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=directory)
+            try:
+                os.rename(from_name, name, src_dir_fd=from_directory, dst_dir_fd=directory)
+            except OSError:
+                name, directory = from_name, from_directory
+                raise
+            finally:
+                if is_closed:
+                    os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=directory)
         finally:
             os.close(from_directory)
         if stat.S_ISDIR(found.st_mode):
@@ -322,3 +331,18 @@ class Rollback:
     def _report(self, path: str) -> None:
         if path not in self.conflicts:
             self.conflicts.append(path)
+
+
+def _make_room(folders: Sequence[Path]) -> bool:
+    """Remove what the command created, and what it left, if that is in slots already; whether there were slots."""
+    had_slots = False
+    for folder in folders:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in os.listdir(fd):
+                if name not in (SAVED_FOLDER, UNDO_LOG) and not name.startswith(OTHER_ROOT_PREFIX):
+                    remove_tree(name, fd)
+                    had_slots |= name != REMOVED_FOLDER
+        finally:
+            os.close(fd)
+    return had_slots
