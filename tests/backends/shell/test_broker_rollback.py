@@ -76,6 +76,22 @@ def test_they_stay_also_if_the_command_was_cancelled(shell: Bench):
     assert os.listdir(shell.ws / "new") == ["mine"]
 
 
+def test_a_file_that_somebody_else_appended_to_keeps_their_time(shell: Bench):
+    path = shell.ws / "a"
+    path.write_text("old\n")
+    path.chmod(0o644)
+    os.utime(path, (1, 1))
+
+    def append() -> None:
+        with path.open("a") as file:
+            file.write("theirs\n")
+
+    roll_back(shell, "chmod 600 a", append)
+    assert path.read_text() == "old\ntheirs\n"
+    assert path.stat().st_mode & 0o777 == 0o644
+    assert path.stat().st_mtime > 1
+
+
 # --- what cannot be restored
 
 

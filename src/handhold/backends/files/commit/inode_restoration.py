@@ -44,7 +44,9 @@ def restore_metadata(path: str, record: UndoRecord) -> bool:
     if not is_link:
         _try(lambda: _restore_xattrs(path, record.read_xattrs()))  # denied: an attribute of the system's own
     times = record.accessed_ns, record.modified_ns
-    if (found.st_atime_ns, found.st_mtime_ns) != times:
+    # Without a copy the command did not write to it: if it has another size, somebody else did, and the time is theirs.
+    is_theirs = stat.S_ISREG(found.st_mode) and not record.second and found.st_size != record.size
+    if (found.st_atime_ns, found.st_mtime_ns) != times and not is_theirs:
         is_restored &= _try(lambda: os.utime(path, ns=times, follow_symlinks=False))
     return is_restored
 
