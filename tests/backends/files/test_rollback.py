@@ -51,6 +51,15 @@ def test_a_name_that_was_about_to_appear_is_taken_away_if_it_is_new(undo: Undo):
     assert not (undo.ws / "new").exists()
 
 
+def test_one_in_a_folder_of_the_command_is_taken_away_with_it(undo: Undo):
+    undo.start()
+    (undo.ws / "new").mkdir()
+    (undo.ws / "new/x").touch()
+    created = undo.record("created", "new", inode=inode_of(undo.ws / "new"))
+    assert undo(undo.record("create", "new"), created, undo.record("create", "new/x")) == []
+    assert os.listdir(undo.ws) == []
+
+
 def test_what_is_older_than_the_log_stays(undo: Undo):
     (undo.ws / "old").write_text("old")
     (undo.ws / "empty").mkdir()

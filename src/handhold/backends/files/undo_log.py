@@ -90,6 +90,8 @@ def read_undo_log(path: Path) -> list[UndoRecord]:
                 at -= 1
             records[at:] = [each for each in records[at:] if each[1].kind in ("save", "created", "refused", "denied")]
         else:
+            if record.kind == "created" and not record.first and records and records[-1][1].kind == "create":
+                records.pop()  # in a folder of the command: it only mattered until the inode was known
             records.append((offset, record))
     return [record for _, record in records]
 
