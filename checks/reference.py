@@ -199,6 +199,7 @@ FACTS: dict[str, Any] = {
     "fork": "try-1",
     "reasons": ("the same lines were changed in both",),
     "paths": ("src/app.py",),
+    "kept": ("/home/ann/.handhold/shelf/0a1b-kept/3",),
     "tool": "read_file",
     "known": ("read_file", "edit_file"),
     "argument": "offset",

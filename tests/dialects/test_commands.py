@@ -170,11 +170,13 @@ def test_what_was_refused_is_said_not_to_count():
 
 
 def test_a_conflict_says_whose_version_stays_and_where_the_other_is():
-    text = said(ran(conflicts=(("a.py", "changed", "/kept/a.py"), ("b", "deleted", ""), ("c", "mode", ""))))
+    clashes = (("a.py", "changed", "/kept/a.py"), ("b", "deleted", ""), ("c", "mode", ""), ("new", "changed", ""))
+    text = said(ran(conflicts=clashes))
     theirs = "was changed by someone else while the command ran and was left as it is"
     assert f"[a.py {theirs}; the command's version is in /kept/a.py.]" in text
     assert f"[b {theirs}; the command would have deleted it.]" in text
     assert f"[c {theirs}; the command would have changed its mode.]" in text
+    assert f"[new {theirs}.]" in text
 
 
 def test_a_folder_that_was_closed_is_not_put_down_to_somebody_else():

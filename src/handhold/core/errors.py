@@ -652,6 +652,15 @@ class RollbackIncomplete(PathError):
     paths: tuple[str, ...]
 
 
+class NotRestored(ToolError):
+    """A command was rolled back, but these paths could not be restored. Their old content is kept, if there was any."""
+
+    code, error_source = "NOT_RESTORED", ErrorSource.INFRA
+    paths: tuple[str, ...]
+    kept: tuple[str, ...]  # files with the old content
+    because: str  # for the first path
+
+
 class HubUnreachable(ToolError):
     """The change is committed here, but the hub has not acknowledged it. Retrying with the same call id settles it."""
 

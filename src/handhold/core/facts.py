@@ -245,8 +245,9 @@ class ExitStatus:
     seconds: float = 0.0
 
 
-# What a command did to a path that somebody else changed, or "closed": the path is a folder that we cannot access.
-ConflictKind = Literal["changed", "deleted", "mode", "closed"]
+# What a command did to a path that somebody else changed, or why its change could not be taken over: "closed": the path
+# is a folder that we cannot access; "owner": it belongs to another user, whom a copy could not belong to.
+ConflictKind = Literal["changed", "deleted", "mode", "closed", "owner"]
 
 UndoScope = Literal["all", "file tools only"]  # which of a command's changes can be undone
 

@@ -127,12 +127,14 @@ def _format_conflicts(conflicts: tuple[tuple[str, ConflictKind, str], ...]) -> I
 def _describe_conflict(clash: ConflictKind, saved_path: str) -> str:
     if clash == "closed":
         return f"is no longer accessible, so the changes in it were discarded; the command's version is in {saved_path}"
+    if clash == "owner":
+        return "belongs to another user, so what the command did to it was discarded"
     would = {
-        "changed": f"the command's version is in {saved_path}",
-        "deleted": "the command would have deleted it",
-        "mode": "the command would have changed its mode",
+        "changed": f"; the command's version is in {saved_path}" if saved_path else "",
+        "deleted": "; the command would have deleted it",
+        "mode": "; the command would have changed its mode",
     }
-    return f"was changed by someone else while the command ran and was left as it is; {would[clash]}"
+    return f"was changed by someone else while the command ran and was left as it is{would[clash]}"
 
 
 def _format_change_summary(result: RunResult, verbs: dict[ChangeVerb, str]) -> str:

@@ -201,6 +201,9 @@ def format_plain_error(error: e.ToolError) -> str:
             )
         case e.SystemFailure(because=because):
             return f"The system failed on {path}: {because}. Nothing was changed. The same call may work later."
+        case e.NotRestored(paths=paths, kept=kept, because=because):
+            copies = f" The old content is in {format_list(kept)}." if kept else ""
+            return f"The command's changes were discarded, but {format_list(paths)} could not be restored: {because}.{copies} Tell the user."
         case e.Busy(seconds=seconds):
             return f"{path} is locked by another process, which did not release it within {seconds:g} seconds. Nothing was changed. Try again."
         case e.HubUnreachable(because=because):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from handhold.backends.files.staging_area import UNDO_LOG
+from handhold.backends.files.undo_log import read_undo_log
 from handhold.backends.shell.brokered_run import BrokeredRun
 from handhold.backends.shell.sandbox import create_sandbox
 from handhold.toolbox import Toolbox
@@ -122,3 +123,23 @@ def test_what_survives_its_broker_can_change_nothing(desk: Desk):
     assert not (desk.ws / "survived").exists()
     run.discard()
     assert facts(desk.ws, NEVER) == before
+
+
+def test_names_in_folders_of_the_command_are_recorded_before_they_appear(tmp_path: Path):
+    """Whoever recovers must be able to tell them from what others put there."""
+    desk = Desk(tmp_path)
+    run = BrokeredRun.create(desk.files.open_roots, desk.files.get_staging_area, scratch=desk.scratch)
+    broker = launch(desk, run, "mkdir d; : >d/x; : >ready; sleep 30")
+    until = time.monotonic() + 30
+    while not (desk.ws / "ready").exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    broker.send_signal(signal.SIGKILL)
+    broker.wait()
+    (log,) = Path(desk.shelf.folder).glob(f"*/{UNDO_LOG}")
+    assert os.fsencode(desk.ws / "d/x") in log.read_bytes()
+    assert [record.first for record in read_undo_log(log) if record.kind == "create"] == [
+        str(desk.ws / name) for name in ("d", "ready")
+    ]
+    run.discard()
+    assert os.listdir(desk.ws) == []

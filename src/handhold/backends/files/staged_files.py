@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from handhold.backends.files.commit.entry_checks import is_intact, is_same_entry, list_tree_entries
 from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
-from handhold.backends.files.commit.recovery import recover_command
+from handhold.backends.files.commit.recovery import try_recover_command
 from handhold.backends.files.manifest import exact_hash
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root, Roots
@@ -48,7 +48,7 @@ class StagedFiles:
         self._lock = Lock()
         for root in roots.all if state is not None else ():
             if root.writable and state is not None:
-                StagingArea.recover_all(root, state, recover_command)
+                StagingArea.recover_all(root, state, try_recover_command)
 
     def close(self) -> None:
         for area in self._staging_areas.values():
@@ -73,7 +73,7 @@ class StagedFiles:
         stamp = f"{SWEPT_PREFIX}{sha256(os.fsencode(area.folder)).hexdigest()[:16]}"
         with translate_os_errors(str(state)):
             is_sweep_due = is_due(str(state / stamp), SWEEP_INTERVAL_SECONDS)
-        area.recover_interrupted(recover_command)
+        area.recover_interrupted(try_recover_command)
         if is_sweep_due:
             area.sweep(self._contents.needed_slots)
         else:

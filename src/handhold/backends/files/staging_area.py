@@ -135,6 +135,11 @@ class StagingArea:
     def _unlock(self, command: str) -> None:
         _descriptors.unlock(self._locks.pop(command))
 
+    def abandon(self, command: str) -> None:
+        """Leave a command that could not be rolled back to whoever recovers it."""
+        if command in self._locks:
+            self._unlock(command)
+
     def drop(self, command: str) -> None:
         """Discard a command's slots, unless a commit took them over."""
         if command in self._locks:
@@ -188,8 +193,9 @@ class StagingArea:
                     self._mark_for_removal(command)
         self._remove_marked([REMOVING_PREFIX + command for command in gone])
         for command in unused:
-            with suppress(FileNotFoundError):
-                os.unlink(self._open_path(command))
+            if not os.path.lexists(self.path(f"{command}/{UNDO_LOG}")):  # else whoever rolls it back has to find it
+                with suppress(FileNotFoundError):
+                    os.unlink(self._open_path(command))
 
     def remove(self, command: str, budget: "RemovalBudget") -> bool:
         """Remove a command that is no longer needed; return whether nothing is left to do."""

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple
 
 SAVED_FOLDER = "saved"  # next to the log: what the command displaced, and copies of what it overwrote
 REMOVED_FOLDER = "removed"  # there too: what it had created and the rollback took away
+OTHER_ROOT_PREFIX = "root-"  # next to the log too: links to the command's folders for its other roots
 HEADER = struct.Struct("=IIQQIIIIqqQ")
 HAS_BIRTH = 0x100  # with the kind: the record ends with the time of birth
 BIRTH = struct.Struct("=Q")
@@ -125,6 +126,8 @@ def read_undo_log(path: Path) -> list[UndoRecord]:
                 at -= 1
             records[at:] = [each for each in records[at:] if each[1].kind in ("save", "created", "refused", "denied")]
         else:
+            if record.kind == "created" and not record.first and records and records[-1][1].kind == "create":
+                records.pop()  # in a folder of the command: it only mattered until the inode was known
             records.append((offset, record))
     return [record for _, record in records]
 

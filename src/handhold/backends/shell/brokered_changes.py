@@ -9,17 +9,24 @@ import fcntl
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
-from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, read_own_xattrs
+from handhold.backends.files.commit.born_trees import split_foreign
+from handhold.backends.files.commit.file_metadata import file_id, list_xattrs, read_own_xattrs
 from handhold.backends.files.commit.folder_access import FolderAccess
 from handhold.backends.files.commit.syscalls import read_birth
 from handhold.backends.files.commit.tree_copier import TreeCopier
 from handhold.backends.files.manifest import EntryState, read_entry_state
 from handhold.backends.files.staging_area import remove_tree
 from handhold.backends.files.undo_log import Inode, InodeKeys, UndoRecord
+from handhold.backends.shell.entry_comparison import (
+    has_same_content,
+    join_saves,
+    read_owner_and_xattrs,
+    read_xattrs,
+)
 from handhold.backends.shell.layer_extraction import LayerExtractor, try_rename
 from handhold.backends.shell.overlay_xattrs import clean_tree, is_privileged
 from handhold.backends.shell.path_history import PathHistory
@@ -70,7 +77,7 @@ class BrokeredChanges:
         self._history = PathHistory(records)
         self._keys = InodeKeys(records)
         self._born = {record.inode for record in records if record.kind == "created"}
-        self._saved = {record.inode: record for record in records if record.kind == "save"}
+        self._saved = join_saves(records)
         self._homes = self._history.find_homes()
         self._old_places = sorted(self._list_old_places())
         # Both names of a new hard link are changed, or they would be two files afterwards.
@@ -78,6 +85,7 @@ class BrokeredChanges:
             path for index, record in enumerate(records) if record.kind == "link" for path in self._history.after(index)
         }
         self._pending: list[PendingChange] = []
+        self._untaken: list[str] = []
         self._split_links: list[str] = []
         self._withheld: list[str] = []
         self.files: list[FileChange] = []
@@ -118,7 +126,7 @@ class BrokeredChanges:
                 self._shared_paths.append(escape_ambiguous(path))
             elif found is None or not self._is_unchanged(path, found):
                 whole = f"{path}/"
-                self._pending.append(self._take(path, found))
+                self._pending += [self._take(*part) for part in self._split(path, found)]
         self._access.close_again({*self._saved, *self._born})  # those are restored by the rollback
 
     def _lstat(self, path: str) -> os.stat_result | None:
@@ -146,15 +154,15 @@ class BrokeredChanges:
         inside = (path for path in found if path.startswith(prefix) or path == self._root)
         return sorted(inside, key=lambda path: path.replace("/", "\0"))
 
-    def _list_old_places(self) -> Iterator[str]:
-        """Where inodes that existed before have got a new name."""
+    def _list_old_places(self) -> Iterator[tuple[str, str]]:
+        """Where inodes that existed before have got a new name, and what they were called."""
         for index, record in enumerate(self._records):
             if record.inode in self._born:
                 continue
             if record.kind in ("move", "exchange", "exchanged"):
-                yield self._history.after(index)[1]
+                yield self._history.after(index)[1], self._homes[record.inode]
             elif record.kind == "link":
-                yield self._history.after(index)[0]
+                yield self._history.after(index)[0], self._history.before(index)[1]
 
     def _is_at_home(self, path: str, found: os.stat_result) -> bool:
         """Whether this inode was at this path before the command."""
@@ -170,22 +178,49 @@ class BrokeredChanges:
         was = (saved.size, saved.mode, saved.owner, saved.group, saved.modified_ns)
         if was != (found.st_size, found.st_mode, found.st_uid, found.st_gid, found.st_mtime_ns):
             return False
-        if saved.read_xattrs() != ({} if stat.S_ISLNK(found.st_mode) else _read_xattrs(path)):
+        if saved.read_xattrs() != ({} if stat.S_ISLNK(found.st_mode) else read_xattrs(path)):
             return False
-        return not saved.second or _has_same_content(path, saved.second)
+        return not saved.second or has_same_content(path, saved.second)
 
-    def _take(self, path: str, found: os.stat_result | None) -> PendingChange:
-        """Put what is at a path into a slot: by rename if the command created all of it, else a copy."""
-        slot = self._extractor.reserve_slot()
-        change = PendingChange(path, slot, None)
-        if found is None:
-            return change
-        name = slot.rpartition("/")[2]
-        above, _, own_name = path.rpartition("/")
+    def _split(self, path: str, found: os.stat_result | None) -> list[tuple[str, os.stat_result | None]]:
+        """The entry, or parts of it, if it is a folder that the command created and others put something into."""
+        if found is None or self._identify(path, found) not in self._born or self._has_old_inside(path):
+            return [(path, found)]
+        with self._open_folder_of(path) as (folder, name):
+            parts = [path + part.removeprefix(name) for part in split_foreign(folder, name, self._is_born)]
+        return [(part, self._lstat(part)) for part in parts]
+
+    def _is_born(self, found: os.stat_result, directory: int, name: str) -> bool:
+        return self._keys.find(file_id(found), lambda: read_birth(directory, name)) in self._born
+
+    @contextmanager
+    def _open_folder_of(self, path: str) -> Generator[tuple[int, str]]:
+        above, _, name = path.rpartition("/")
         if not os.access(above or "/", os.R_OK | os.W_OK | os.X_OK):
             self._access.open_above(path)
         folder = os.open(above or "/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
+            yield folder, name
+        finally:
+            os.close(folder)
+
+    def _take(self, path: str, found: os.stat_result | None) -> PendingChange:
+        """Put what is at a path into a slot."""
+        change = PendingChange(path, self._extractor.reserve_slot(), None)
+        if found is not None:
+            try:
+                self._fill_slot(change, path, found)
+            except PermissionError:  # something in it belongs to another user
+                log_swallowed()
+                self._drop_slot(change)
+                self._copier = TreeCopier(self._slots)
+                self._untaken.append(path)
+        return change
+
+    def _fill_slot(self, change: PendingChange, path: str, found: os.stat_result) -> None:
+        """By rename if the command created all of it, else a copy."""
+        name = change.slot.rpartition("/")[2]
+        with self._open_folder_of(path) as (folder, own_name):
             if self._identify(path, found) in self._born and not self._has_old_inside(path):
                 mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
                 is_moved = try_rename(folder, own_name, self._slots, name, mode=mode)
@@ -195,8 +230,6 @@ class BrokeredChanges:
                 self._copier.copy(folder, own_name, name)
                 if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
                     self._split_links.append(escape_ambiguous(path))
-        finally:
-            os.close(folder)
 
         def keep_entry(inner_path: str, mode: int, attributes: Sequence[str]) -> bool:
             place = escape_ambiguous(f"{path}/{inner_path}")
@@ -206,14 +239,20 @@ class BrokeredChanges:
             self._note(change, place, mode, attributes)
             return True
 
-        attributes = () if stat.S_ISLNK(found.st_mode) else os.listxattr(f"/proc/self/fd/{self._slots}/{name}")
+        attributes = () if stat.S_ISLNK(found.st_mode) else list_xattrs(f"/proc/self/fd/{self._slots}/{name}")
         change.privileged += [escape_ambiguous(path)] if is_privileged(found.st_mode, attributes) else []
         change.after = clean_tree(self._slots, name, keep_entry)
-        return change
 
     def _has_old_inside(self, path: str) -> bool:
-        at = bisect_left(self._old_places, f"{path}/")
-        return at < len(self._old_places) and self._old_places[at].startswith(f"{path}/")
+        at = bisect_left(self._old_places, (f"{path}/", ""))
+        return at < len(self._old_places) and self._old_places[at][0].startswith(f"{path}/")
+
+    def _list_untaken(self) -> set[str]:
+        """Paths that could not be taken, where what is there came from (it is not deleted there, either), and folders
+        above."""
+        untaken = {*self._untaken}
+        found = [*untaken, *(source for place, source in self._old_places if untaken & {*_list_above(place)})]
+        return {above for path in found for above in _list_above(path)}
 
     def _note(self, change: PendingChange, place: str, mode: int, attributes: Sequence[str]) -> None:
         if self._is_protected(place):
@@ -247,8 +286,13 @@ class BrokeredChanges:
     def conclude(self, conflicts: Sequence[str]) -> None:
         """Compare with what was there before. `conflicts` are paths that the rollback left to somebody else."""
         left = {self._history.find_before(path) for path in conflicts}
+        untaken = self._list_untaken()
         for change in self._pending:
             path = escape_ambiguous(change.path)
+            if change.path in untaken:
+                self._drop_slot(change)
+                self.conflicts.append(Conflict(path, "owner"))
+                continue
             if change.path in left:
                 left.discard(change.path)
                 self.conflicts.append(self._set_aside(change, path))
@@ -266,7 +310,7 @@ class BrokeredChanges:
             if before is None and change.after and self._is_withheld(path):
                 self._withheld.append(path)
                 self._drop_slot(change)
-            elif before and change.after and change.path not in self._links and _is_same(before, change.after):
+            elif before and change.after and self._is_same(change, before, change.after):
                 self._drop_slot(change)
             elif before or change.after:
                 file_change = FileChange(
@@ -277,6 +321,13 @@ class BrokeredChanges:
             Conflict(escape_ambiguous(path), "changed") for path in sorted(left) if path.startswith(f"{self._root}/")
         ]
 
+    def _is_same(self, change: PendingChange, before: EntryState, after: EntryState) -> bool:
+        same = ("kind", "hash", "size", "mode", "mtime_ns", "entry_count", "owner")
+        if change.path in self._links or any(getattr(before, name) != getattr(after, name) for name in same):
+            return False
+        slot = f"/proc/self/fd/{self._slots}/{change.slot.rpartition('/')[2]}"
+        return before.kind == "link" or read_owner_and_xattrs(change.path) == read_owner_and_xattrs(slot)
+
     def _set_aside(self, change: PendingChange, path: str) -> Conflict:
         if change.after is None:
             return Conflict(path, "deleted")
@@ -285,7 +336,8 @@ class BrokeredChanges:
         return Conflict(path, "changed", kept)
 
     def _drop_slot(self, change: PendingChange) -> None:
-        remove_tree(change.slot.rpartition("/")[2], self._slots)
+        with suppress(FileNotFoundError):
+            remove_tree(change.slot.rpartition("/")[2], self._slots)
 
     def _add(self, change: FileChange, protected: list[str], privileged: list[str]) -> None:
         if self._is_protected(change.path):
@@ -327,34 +379,13 @@ def _is_open_elsewhere(path: str, inode: Inode, keys: InodeKeys) -> bool:
     return False
 
 
-def _is_same(before: EntryState, after: EntryState) -> bool:
-    unchanged = ("kind", "hash", "size", "mode", "mtime_ns", "entry_count", "owner")
-    return all(getattr(before, name) == getattr(after, name) for name in unchanged)
-
-
 def _is_own(name: str) -> bool:
     return not name.startswith(("user.overlay.", "security.", "trusted."))
 
 
-def _read_xattrs(path: str) -> dict[str, bytes]:
-    try:
-        return {name: os.getxattr(path, name) for name in os.listxattr(path)}
-    except OSError:
-        return {}  # the file system has none
-
-
-def _has_same_content(path: str, saved: str) -> bool:
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    try:
-        one = os.open(path, flags)
-    except PermissionError:
-        return False
-    other = os.open(saved, flags)
-    try:
-        return has_same_bytes(one, other)
-    finally:
-        os.close(one)
-        os.close(other)
+def _list_above(path: str) -> Iterator[str]:
+    """The path itself, and the folders above it."""
+    return (path[:at] for at, char in enumerate(f"{path}/") if char == "/")
 
 
 def _list_paths(paths: list[str], max_shown: int = 5) -> str:

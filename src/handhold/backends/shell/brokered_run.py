@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from handhold.backends.files.commit.recovery import roll_back
+from handhold.backends.files.commit.recovery import RollbackOutcome, recover_command, roll_back
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import UNDO_LOG, StagingArea, remove_tree
-from handhold.backends.files.undo_log import REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
+from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
 from handhold.backends.shell.brokered_changes import BrokeredChanges, find_open_elsewhere
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay import OverlayUnavailable
 from handhold.backends.shell.preflight import find_mount_below
 from handhold.backends.shell.root_effects import join_effects, set_aside
 from handhold.backends.shell.sandbox_layout import Mount
-from handhold.core.errors import NoShell, SystemFailure
+from handhold.core.errors import NoShell, NoSpace, SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.text.path_escaping import escape_ambiguous
 
@@ -95,6 +95,7 @@ class BrokeredRun:
                     assert area is not None
                     if not keeps_changes:
                         _wait_for_turn(root, area, turns)
+                    area.recover_interrupted(recover_command)  # or refuse: another would make it worse
                     prepared.append(_prepare_root(root, area, () if keeps_changes else prepared))
             except BaseException:
                 for each in prepared:
@@ -129,10 +130,13 @@ class BrokeredRun:
                 )
                 changes.extract()
                 collected.append(changes)
-            conflicts = self._roll_back(shared)
+            outcome = self._roll_back(shared)
+            if outcome and outcome.dropped_slots:
+                raise NoSpace(self._roots[0].root.real, "the command filled the disk, so its changes were discarded")
             for changes in collected:
-                changes.conclude(conflicts)
+                changes.conclude(outcome.conflicts if outcome else ())
         notes = [*_explain_refusals(records), *(note for each in collected for note in each.explain_shared())]
+        notes += _explain_denied(outcome.denied if outcome else ())
         denied = dict.fromkeys(escape_ambiguous(record.first) for record in records if record.kind == "denied")
         return join_effects(collected, notes, list(denied))
 
@@ -146,7 +150,7 @@ class BrokeredRun:
         log = self._roots[0].folder / UNDO_LOG
         with translate_os_errors(str(log)):
             for each in self._roots[1:]:
-                (each.folder / UNDO_LOG).symlink_to(log)
+                _link_folders(self._roots[0], each)
             self._log = self._log.rename(log)
 
     def _has_jobs_beside(self) -> bool:
@@ -162,13 +166,16 @@ class BrokeredRun:
         except FileNotFoundError:
             return []
 
-    def _roll_back(self, shared: Collection[tuple[int, int]] = ()) -> list[str]:
-        """Restore the workspace, remove the log, and let the next command have its turn."""
-        conflicts: list[str] = []
+    def _roll_back(self, shared: Collection[tuple[int, int]] = ()) -> RollbackOutcome | None:
+        """Restore the workspace, remove the log, and let the next command have its turn.
+
+        Raise NotRestored if something could not be restored. The log is removed all the same: its old content is kept,
+        so nothing is left that a second attempt would do better.
+        """
         with self._turns:
             if self._log is None or not self._log.exists():
-                return conflicts
-            conflicts = roll_back(self._log, shared)
+                return None
+            outcome = roll_back(self._log, shared)
             for each in self._roots:
                 (each.folder / UNDO_LOG).unlink(missing_ok=True)
                 folder = each.staging_area.open_folder(each.command)
@@ -178,7 +185,9 @@ class BrokeredRun:
                             remove_tree(name, folder)
                 finally:
                     os.close(folder)
-        return conflicts
+        if outcome.error:
+            raise outcome.error
+        return outcome
 
     def set_aside(self, change: FileChange) -> Conflict:
         return set_aside(change, self._roots, self._scratch)
@@ -192,10 +201,15 @@ class BrokeredRun:
 
     def discard(self) -> None:
         """Roll back what is not rolled back yet, and discard the slots that no commit took over. Idempotent."""
-        with translate_os_errors("the shell"):
-            self._roll_back()
-        for each in self._roots:
-            each.staging_area.drop(each.command)
+        try:
+            with translate_os_errors("the shell"):
+                self._roll_back()
+        finally:
+            for each in self._roots:
+                if self._log and self._log.exists():
+                    each.staging_area.abandon(each.command)
+                else:
+                    each.staging_area.drop(each.command)
 
 
 def find_broker_obstacle(root: Root, get_staging_area: Callable[[Root], StagingArea | None]) -> str:
@@ -218,12 +232,18 @@ def _prepare_root(root: Root, area: StagingArea, earlier: Sequence[BrokeredRoot]
         prepared = BrokeredRoot(root, area, command)
         try:
             (prepared.folder / SAVED_FOLDER).mkdir(mode=0o700)
-            if earlier:  # whoever finds this folder after a kill finds the log
-                (prepared.folder / UNDO_LOG).symlink_to(earlier[0].folder / UNDO_LOG)
+            if earlier:
+                _link_folders(earlier[0], prepared)
         except BaseException:
             area.drop(command)
             raise
         return prepared
+
+
+def _link_folders(first: BrokeredRoot, other: BrokeredRoot) -> None:
+    """Whoever finds one of them after a kill finds the log, and from there all folders."""
+    (first.folder / f"{OTHER_ROOT_PREFIX}{other.command}").symlink_to(other.folder)
+    (other.folder / UNDO_LOG).symlink_to(first.folder / UNDO_LOG)
 
 
 def _wait_for_turn(root: Root, area: StagingArea, turns: ExitStack) -> None:
@@ -245,3 +265,8 @@ def _explain_refusals(records: Sequence[UndoRecord]) -> list[str]:
     """What the command was not allowed to change because it could not have been undone."""
     refused = {record.first: record.second for record in records if record.kind == "refused"}
     return [f"{path} was not changed, because it could not be saved: {why}" for path, why in list(refused.items())[:5]]
+
+
+def _explain_denied(paths: Sequence[str]) -> list[str]:
+    listed = ", ".join(map(escape_ambiguous, paths[:5]))
+    return [f"{listed}: belongs to another user, so its time, mode or owner could not be restored"] if paths else []

@@ -3,19 +3,31 @@
 import fcntl
 import os
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from handhold.backends.files.commit.rollback import Rollback
-from handhold.backends.files.staging_area import UNDO_LOG
-from handhold.backends.files.undo_log import REMOVED_FOLDER, read_undo_log
+from handhold.backends.files.commit.syscalls import read_birth
+from handhold.backends.files.staging_area import KEEP_FILE, UNDO_LOG
+from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, read_undo_log
 from handhold.backends.marked_processes import kill_marked
-from handhold.core.errors import SystemFailure
+from handhold.core.errors import NotRestored, SystemFailure, ToolError
+from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import warn_once
 
 BROKER_TIMEOUT_SECONDS = 10.0  # for a broker to end after its Handhold process was killed
 POLL_SECONDS = 0.01
+KEPT_SUFFIX = "-kept"  # after the name of a command's folder: the folder of what could not be restored
+
+
+def try_recover_command(folder: str) -> None:
+    """`recover_command`; if it fails, the log stays, and so the next brokered command tries again or is refused."""
+    try:
+        recover_command(folder)
+    except (OSError, ToolError) as error:
+        warn_once("files", f"An interrupted command could not be rolled back: {error}")
 
 
 def recover_command(folder: str) -> None:
@@ -26,27 +38,52 @@ def recover_command(folder: str) -> None:
     link = Path(folder, UNDO_LOG)
     log = Path(os.path.realpath(link))
     with suppress(FileNotFoundError):
-        conflicts = roll_back(log)
-        if conflicts:
-            listed = ", ".join(conflicts[:5])
+        outcome = roll_back(log)
+        if outcome.conflicts:
+            listed = ", ".join(outcome.conflicts[:5])
             warn_once("files", f"An interrupted command was rolled back, except where others changed files: {listed}")
+        if outcome.error:
+            warn_once("files", f"An interrupted command was rolled back, but not completely: {outcome.error}")
     for path in (log, link):
         path.unlink(missing_ok=True)
 
 
-def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> list[str]:
-    """The paths that could not be restored, because somebody else changed them. `shared` inodes stay as they are."""
+@dataclass(frozen=True)
+class RollbackOutcome:
+    conflicts: Sequence[str]  # paths that somebody else changed; theirs is there
+    denied: Sequence[str]  # paths of others, whose mode, owner or time is not what it was
+    error: NotRestored | None  # what could not be restored, and where its old content is
+    dropped_slots: bool  # the disk was full, so what the command left is gone
+
+
+def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> RollbackOutcome:
+    """Restore what can be restored. `shared` inodes stay as they are."""
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _wait_for_broker(fd, log)
         records = read_undo_log(log)
         if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
-        rollback = Rollback(records, log.parent / REMOVED_FOLDER, shared)
+        folders = [log.parent, *map(Path.readlink, log.parent.glob(f"{OTHER_ROOT_PREFIX}*"))]
+        rollback = Rollback(records, folders, shared, read_birth(fd))
         rollback.run()
-        return rollback.conflicts
+        error = _keep_copies(rollback.unrestored) if rollback.unrestored else None
+        return RollbackOutcome(rollback.conflicts, rollback.denied, error, rollback.dropped_slots)
     finally:
         os.close(fd)
+
+
+def _keep_copies(unrestored: Mapping[str, tuple[str, str]]) -> NotRestored:
+    """Move the old contents of these paths to where no sweep removes them, next to the folder of the command."""
+    kept: list[str] = []
+    for _, copy in unrestored.values():
+        if copy and os.path.lexists(copy):
+            command = Path(copy).parent.parent
+            folder = command.with_name(f"{command.name}{KEPT_SUFFIX}")
+            folder.mkdir(mode=0o700, exist_ok=True)
+            (folder / KEEP_FILE).touch(mode=0o600)
+            kept.append(str(Path(copy).rename(folder / os.path.basename(copy))))
+    return NotRestored(tuple(map(escape_ambiguous, unrestored)), tuple(kept), next(iter(unrestored.values()))[0])
 
 
 def _wait_for_broker(fd: int, log: Path) -> None:

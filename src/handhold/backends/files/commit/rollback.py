@@ -2,7 +2,8 @@
 
 The records are undone from the last to the first, so each path means what it meant when the record was written. Every
 step first checks by inode whether there is something to undo. It can therefore be repeated after a kill, and what
-somebody else put in the place of a file stays there and is reported.
+somebody else put in the place of a file stays there and is reported. A record that cannot be undone is reported too,
+and does not keep the others from being undone.
 """
 
 import errno
@@ -12,26 +13,51 @@ from collections.abc import Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from handhold.backends.files.commit.file_metadata import file_id, has_same_bytes, list_xattrs, lstat_at
+from handhold.backends.files.commit.born_trees import split_foreign
+from handhold.backends.files.commit.file_metadata import file_id, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
+from handhold.backends.files.commit.inode_restoration import restore_content, restore_metadata
 from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, read_birth, renameat2
-from handhold.backends.files.commit.tree_copier import copy_data
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
-from handhold.backends.files.undo_log import Inode, InodeKeys, UndoRecord
-from handhold.logs import log_swallowed
+from handhold.backends.files.staging_area import UNDO_LOG, remove_tree
+from handhold.backends.files.undo_log import (
+    OTHER_ROOT_PREFIX,
+    REMOVED_FOLDER,
+    SAVED_FOLDER,
+    Inode,
+    InodeKeys,
+    UndoRecord,
+)
 
 FOLDER_HOW = pack_open_how(os.O_PATH | os.O_DIRECTORY, RESOLVE_NO_MAGICLINKS | RESOLVE_NO_SYMLINKS)
-REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+CONFLICT_ERRNOS = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EEXIST,
+    errno.ELOOP,
+    errno.ENOTEMPTY,
+    errno.EISDIR,
+    errno.EXDEV,
+)
+FULL_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Rollback:
-    """Undoes records. `removed` is a folder on the same mount, for what the command created."""
+    """Undoes records. `folders` are those of the command, in the staging area of each root."""
 
-    def __init__(self, records: Sequence[UndoRecord], removed: Path, shared: Collection[Inode] = ()) -> None:
+    def __init__(
+        self,
+        records: Sequence[UndoRecord],
+        folders: Sequence[Path],
+        shared: Collection[Inode] = (),
+        started_ns: int = 0,
+    ) -> None:
+        """`started_ns` is when the log was created: nothing that is older was created by the command."""
         self._records = records
         self._keys = InodeKeys(records)
+        self._started_ns = started_ns
         self._shared = shared  # inodes that others write: they keep what is in them
-        self._removed = removed
+        self._command_folders = folders
         self._removed_count = 0
         self._index = 0  # of the record that is being undone
         self._born = {record.inode for record in records if record.kind == "created"}
@@ -41,24 +67,44 @@ class Rollback:
         self._folder = ("", -1)  # the last folder that was opened
         self._access = FolderAccess()
         self.conflicts: list[str] = []  # paths that somebody else has changed meanwhile
+        self.unrestored: dict[str, tuple[str, str]] = {}  # by path: why, and the file that has the old content, or ""
+        self.denied: list[str] = []  # paths whose owner, mode or time only their owner can restore
+        self.dropped_slots = False  # to make room
 
     def run(self) -> None:
-        self._removed.mkdir(mode=0o700, exist_ok=True)
         try:
             for index in range(len(self._records) - 1, -1, -1):
                 self._index, record = index, self._records[index]
                 try:
-                    self._undo_with_access(record)
-                except (FileNotFoundError, NotADirectoryError, FileExistsError):
-                    self._report(record.first)
+                    self._undo_with_room(record)
                 except OSError as error:
-                    if error.errno not in (errno.ELOOP, errno.ENOTEMPTY, errno.EISDIR, errno.EXDEV):
-                        raise
-                    self._report(record.first)
+                    is_lost = any(record.first.startswith(f"{path}/") for path in self.unrestored)
+                    if error.errno in CONFLICT_ERRNOS and not is_lost:
+                        self._report(record.first)
+                    else:
+                        self._give_up(record, str(error.strerror))
             restored = {record.inode for record in self._records if record.kind == "save"} | self._born
             self._access.close_again(restored)
         finally:
             self._close_folder()
+
+    def _undo_with_room(self, record: UndoRecord) -> None:
+        try:
+            return self._undo_with_access(record)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS:
+                raise
+        self._close_folder()
+        self.dropped_slots |= _make_room(self._command_folders)
+        try:
+            return self._undo_with_access(record)
+        except OSError as error:
+            if error.errno not in FULL_DISK_ERRNOS or not self._put_copy_in_place(record):
+                raise
+
+    def _give_up(self, record: UndoRecord, because: str) -> None:
+        has_copy = record.kind in ("keep", "move", "save") and f"/{SAVED_FOLDER}/" in record.second
+        self.unrestored[record.first] = because, record.second if has_copy else ""
 
     def _undo_with_access(self, record: UndoRecord) -> None:
         try:
@@ -84,8 +130,7 @@ class Rollback:
             case "create":
                 self._clear(record.first, unfinished=record.first == self._unfinished)
             case "link":
-                if self._inode_at(record.first) == record.inode:
-                    self._take_away(record.first)
+                self._remove_link(record)
             case "save":
                 if record.inode not in self._shared:
                     self._restore_inode(record)
@@ -104,13 +149,15 @@ class Rollback:
             self._rename(now, before)
 
     def _restore_replaced(self, record: UndoRecord) -> None:
-        if self._inode_at(record.second) != record.inode:
+        if self._inode_at(record.second) != self._current(record.inode):
             return  # it was not needed, or is back already
-        if self._inode_at(record.first) == record.inode:
+        if self._inode_at(record.first) == self._current(record.inode):
             directory, name = self._at(record.second)
             os.unlink(name, dir_fd=directory)
         elif self._clear(record.first):
             self._rename(record.second, record.first)
+        elif self._inode_at(record.first) in self._born:
+            self._give_up(record, "somebody else put something into the folder that is there now")
 
     def _recreate_folder(self, record: UndoRecord) -> None:
         found = self._lstat(record.first)
@@ -130,17 +177,54 @@ class Rollback:
         found = self._inode_at(path)
         if found is None:
             return True
-        if found in self._born or unfinished:
-            self._take_away(path)
+        if (found in self._born or (unfinished and self._is_new(path))) and self._take_away(path):
             return True
         self._report(path)
         return False
 
-    def _take_away(self, path: str) -> None:
-        self._removed_count += 1
-        while os.path.lexists(place := str(self._removed / str(self._removed_count))):
+    def _is_born(self, found: os.stat_result, directory: int, name: str) -> bool:
+        return self._identify(found, directory, name) in self._born
+
+    def _is_new(self, path: str) -> bool:
+        """Whether an entry may have been created by the command, just before its broker was killed."""
+        directory, name = self._at(path)
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if (read_birth(directory, name) or found.st_ctime_ns) < self._started_ns:
+            return False
+        return not stat.S_ISDIR(found.st_mode) or not os.listdir(f"/proc/self/fd/{directory}/{name}")
+
+    def _remove_link(self, record: UndoRecord) -> None:
+        found = self._lstat(record.first)
+        if found is None or self._identify(found, *self._at(record.first)) != self._current(record.inode):
+            return
+        is_unfinished = record is self._records[-1]
+        if found.st_nlink > 1 and not (is_unfinished and found.st_ctime_ns < self._started_ns):
+            self._take_away(record.first)
+        else:  # it is the only name, or was one before the command
+            self._report(record.first)
+
+    def _take_away(self, path: str) -> bool:
+        """Whether nothing is there now: what others put into a folder stays."""
+        directory, name = self._at(path)
+        parts = split_foreign(directory, name, self._is_born)
+        for part in parts:
+            self._move_to_removed(path + part.removeprefix(name))
+        return parts == [name]
+
+    def _move_to_removed(self, path: str) -> None:
+        """To the folder on the same mount, of which nobody has told us."""
+        for folder in self._command_folders:
+            removed = folder / REMOVED_FOLDER
+            removed.mkdir(mode=0o700, exist_ok=True)
             self._removed_count += 1
-        self._rename(path, place)
+            while os.path.lexists(place := str(removed / str(self._removed_count))):
+                self._removed_count += 1
+            try:
+                return self._rename(path, place)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
 
     def _rename(self, path: str, to: str) -> None:
         from_directory, from_name = self._at(path)
@@ -151,9 +235,14 @@ class Rollback:
             is_closed = stat.S_ISDIR(found.st_mode) and not found.st_mode & stat.S_IWUSR
             if is_closed:  # moving a folder changes its `..` entry
                 os.chmod(from_name, stat.S_IMODE(found.st_mode) | stat.S_IWUSR, dir_fd=from_directory)
-            os.rename(from_name, name, src_dir_fd=from_directory, dst_dir_fd=directory)
-            if is_closed:
-                os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=directory)
+            try:
+                os.rename(from_name, name, src_dir_fd=from_directory, dst_dir_fd=directory)
+            except OSError:
+                name, directory = from_name, from_directory
+                raise
+            finally:
+                if is_closed:
+                    os.chmod(name, stat.S_IMODE(found.st_mode), dir_fd=directory)
         finally:
             os.close(from_directory)
         if stat.S_ISDIR(found.st_mode):
@@ -165,13 +254,14 @@ class Rollback:
         partner = self._records[at] if at >= 0 else record
         first, second = partner.first, partner.second
         now = self._inode_at(first), self._inode_at(second)
-        if now == (record.inode, partner.inode):
+        one, other = self._current(partner.inode), self._current(record.inode)
+        if now == (other, one):
             self._exchange(first, second)
-        elif now == (None, partner.inode):  # what the command created is taken away already
+        elif now == (None, one):  # what the command created is taken away already
             self._rename(second, first)
-        elif now == (record.inode, None):
+        elif now == (other, None):
             self._rename(first, second)
-        elif partner.inode != now[0] and record.inode != now[1] and not {partner.inode, record.inode} <= self._born:
+        elif one != now[0] and other != now[1] and not {partner.inode, record.inode} <= self._born:
             self._report(first)
 
     def _exchange(self, first: str, second: str) -> None:
@@ -194,34 +284,28 @@ class Rollback:
             self._report(record.first)
             return
         if record.second:
-            self._restore_content(directory, name, found, record)
-        path = f"/proc/self/fd/{directory}/{name}"
-        if (found.st_uid, found.st_gid) != (record.owner, record.group):
-            os.chown(path, record.owner, record.group, follow_symlinks=False)
-        if not stat.S_ISLNK(found.st_mode):
-            if stat.S_IMODE(os.lstat(path).st_mode) != stat.S_IMODE(record.mode):
-                os.chmod(path, stat.S_IMODE(record.mode))
-            _restore_xattrs(path, record.read_xattrs())
-        os.utime(path, ns=(record.accessed_ns, record.modified_ns), follow_symlinks=False)
+            restore_content(directory, name, found, record)
+        self._restore_metadata(directory, name, record)
 
-    def _restore_content(self, directory: int, name: str, found: os.stat_result, record: UndoRecord) -> None:
-        """In place: the file keeps its inode and its hard links."""
-        saved = os.open(record.second, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if not found.st_mode & stat.S_IWUSR or not found.st_mode & stat.S_IRUSR:
-                os.chmod(name, stat.S_IMODE(found.st_mode) | stat.S_IRUSR | stat.S_IWUSR, dir_fd=directory)
-            fd = os.open(name, REWRITE_FLAGS, dir_fd=directory)
-            try:
-                if found.st_size == record.size and has_same_bytes(fd, saved):
-                    return
-                os.lseek(saved, 0, os.SEEK_SET)
-                os.ftruncate(fd, 0)
-                os.lseek(fd, 0, os.SEEK_SET)
-                copy_data(saved, fd, record.size)
-            finally:
-                os.close(fd)
-        finally:
-            os.close(saved)
+    def _restore_metadata(self, directory: int, name: str, record: UndoRecord) -> None:
+        is_restored = restore_metadata(f"/proc/self/fd/{directory}/{name}", record)
+        if not is_restored and not stat.S_ISDIR(record.mode) and record.first not in self.denied:
+            self.denied.append(record.first)
+
+    def _put_copy_in_place(self, record: UndoRecord) -> bool:
+        """The last resort on a full disk: the file gets another inode. Not if it has several names."""
+        directory, name = self._at(record.first)
+        found = lstat_at(directory, name)
+        if record.kind != "save" or not record.second or found is None or found.st_nlink != 1:
+            return False
+        if self._identify(found, directory, name) != self._current(record.inode):
+            return False
+        self._rename(record.second, record.first)
+        directory, name = self._at(record.first)
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        self._recreated[record.inode] = self._identify(found, directory, name)
+        self._restore_metadata(directory, name, record)
+        return True
 
     def _current(self, inode: Inode) -> Inode:
         return self._recreated.get(inode, inode)
@@ -259,13 +343,16 @@ class Rollback:
             self.conflicts.append(path)
 
 
-def _restore_xattrs(path: str, before: dict[str, bytes]) -> None:
-    now = {name: os.getxattr(path, name) for name in list_xattrs(path)}
-    try:
-        for name in now.keys() - before.keys():
-            os.removexattr(path, name)
-        for name, value in before.items():
-            if now.get(name) != value:
-                os.setxattr(path, name, value)
-    except PermissionError:
-        log_swallowed()  # an attribute of the system's own
+def _make_room(folders: Sequence[Path]) -> bool:
+    """Remove what the command created, and what it left, if that is in slots already; whether there were slots."""
+    had_slots = False
+    for folder in folders:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for name in os.listdir(fd):
+                if name not in (SAVED_FOLDER, UNDO_LOG) and not name.startswith(OTHER_ROOT_PREFIX):
+                    remove_tree(name, fd)
+                    had_slots |= name != REMOVED_FOLDER
+        finally:
+            os.close(fd)
+    return had_slots

@@ -133,7 +133,6 @@ enum kind {
 };
 void open_log(const char *path);
 void check_births(const char *root);
-int reserve_outcome(void);
 size_t log_position(void);
 int log_record(enum kind kind, const struct stat *st, const char *first, const char *second);
 void log_cancel(size_t from);

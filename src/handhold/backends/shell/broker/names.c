@@ -48,9 +48,7 @@ int begin_create(const struct entry *entry, int is_folder) {
     if (entry->root->own_only) return may_change_folder(entry) ? 0 : -EACCES;
     if (!lstat_entry(entry, &st)) return -EEXIST;
     int failed = check_policy(entry->path, "", is_folder);
-    if (!failed) failed = reserve_outcome();
-    if (failed || is_in_born_folder(entry)) return failed;
-    failed = save_folder(entry);
+    if (!failed && !is_in_born_folder(entry)) failed = save_folder(entry);
     return failed ? failed : log_record(CREATE, NULL, entry->path, "");
 }
 

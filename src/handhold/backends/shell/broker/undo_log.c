@@ -75,9 +75,6 @@ static int reserve(size_t size) {
     return 0;
 }
 
-/* CREATED, CANCEL and ENDED are written after the change and must not fail: every other record leaves room for them. */
-int reserve_outcome(void) { return reserve(OUTCOME_BYTES); }
-
 size_t log_position(void) { return log_end; }
 
 static int append(enum kind kind, const struct stat *st, const char *first, const char *second, const char *xattrs,
@@ -87,6 +84,7 @@ static int append(enum kind kind, const struct stat *st, const char *first, cons
     uint64_t birth = st ? get_birth(st, kind == CREATED) : 0;
     if (birth) size += sizeof birth;
     int is_outcome = kind == CREATED || kind == CANCEL || kind == ENDED;
+    /* These are written after the change and must not fail: every other record leaves room for them. */
     int failed = reserve(is_outcome ? size : size + OUTCOME_BYTES);
     if (failed) return failed;
     struct record *record = (struct record *)(log_start + log_end);
