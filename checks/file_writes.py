@@ -43,6 +43,7 @@ EXCEPTIONS = {
     "backends/forks/ancestors.py": "what a fork started from, in the state folder",
     "backends/forks/fork_folder.py": "the folders of forks, in the state folder",
     "backends/forks/fork_mount.py": "a temporary folder in the state folder, to try a mount",
+    "backends/forks/git_objects.py": "git objects, which are added as by a fetch",
     "backends/forks/merge_layer.py": "the layer of a merge",
     "backends/forks/text_merge.py": "copies to merge, in a temporary folder",
     "hub/object_contents.py": "objects of the hub's bucket",

@@ -21,9 +21,10 @@ from handhold.backends.forks.fork_changes import ForkContents, list_changes
 from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
 from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
-from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
+from handhold.backends.forks.root_merge import MergeReport, Take
 from handhold.backends.forks.tool_process import Approve, ToolProcess
-from handhold.backends.forks.tree_merge import PathConflict, Side
+from handhold.backends.forks.tree_merge import Side
+from handhold.backends.forks.workspace_merge import WorkspaceMerge
 from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers, read_clock_ns
 from handhold.backends.shell.preflight import find_mount_obstacle
 from handhold.backends.shell.sandbox_layout import Mount, find_enclosing_repository
@@ -334,64 +335,32 @@ class Forks:
         include_ignored: bool,  # noqa: FBT001
         expected_digest: str | None,
     ) -> MergeReport:
-        report = MergeReport(folder.name)
         with folder.locked() as lock, ExitStack() as opened:
             known = folder.record_ancestors()
             if expected_digest not in (None, folder.compute_digest()):
                 raise ForkUnavailable(folder.name, "it changed since it was shown")
-            mounted = MountedFork(folder, self._state, lock)
             roots = [root for root in self._writable_roots if root.real in folder.info.roots]
             if missing := {*folder.info.roots} & {*self._real_roots} ^ self._real_roots:
                 raise ForkUnavailable(folder.name, f"it was not made of {', '.join(sorted(missing))}")
             scratch = ensure_private_folder(self._state / "results")
             overlay = WorkspaceOverlay.create(roots, self._files.get_staging_area, scratch=scratch, checked=True)
             opened.callback(overlay.discard)
-            uppers = {mount.real: mount.upper for mount in overlay.mounts}
-            merges = [
-                RootMerge(mounted, folder, folder.info.roots.index(root.real), known, take, report) for root in roots
-            ]
-            conflicts = [
-                (root.real, conflict)
-                for root, merge in zip(roots, merges, strict=True)
-                for conflict in merge.fill(uppers[root.real], include_ignored=include_ignored, first=roots[0].real)
-            ]
-            if conflicts:
-                raise _make_conflict(folder.name, conflicts)
+            merge = WorkspaceMerge(MountedFork(folder, self._state, lock), [root.real for root in roots], known, take)
+            merge.fill({mount.real: mount.upper for mount in overlay.mounts}, include_ignored=include_ignored)
             effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
             if effects.conflicts:
                 paths = tuple(conflict.path for conflict in effects.conflicts)
                 raise MergeConflict(folder.name, paths, ("changed in the workspace just now",) * len(paths))
+            report = merge.report
             report.paths = [change.path for change in effects.files]
-            report.notes += [*effects.notes, *self._note_outside_commits(folder)]
+            report.notes += effects.notes
             if effects.files:
                 arguments = {"fork": folder.name, "take": dict(take), "include_ignored": include_ignored}
-                self._committer.commit(arguments, effects)
+                self._committer.commit(arguments, effects, merge.add_objects)
             if not report.ignored and not report.notes:
                 self.store.remove(folder)
                 report.dropped = True
         return report
-
-    def _has_changes(self, folder: ForkFolder, n: int) -> bool:
-        with folder.open_layer(n) as layer:
-            return bool(folder.list_items(n, layer))
-
-    def _note_outside_commits(self, folder: ForkFolder) -> list[str]:
-        outside = [(n, real) for n, real in enumerate(folder.info.roots) if real not in self._real_roots]
-        changed = [real for n, real in outside if self._has_changes(folder, n)]
-        return [
-            f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
-            f"to merge them, open it as a second root (--root {real}) before you fork"
-            for real in changed
-        ]
-
-
-def _make_conflict(fork: str, conflicts: Sequence[tuple[str, PathConflict]]) -> MergeConflict:
-    return MergeConflict(
-        fork,
-        tuple(os.path.join(real, conflict.rel) for real, conflict in conflicts),
-        tuple(conflict.reason for _, conflict in conflicts),
-        tuple(conflict.text for _, conflict in conflicts),
-    )
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -1,7 +1,7 @@
 """Merges of forks: decided by the policy, committed and recorded like the changes of any call."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from handhold.core.errors import Denied, NotApproved, RollbackIncomplete, ToolError
@@ -24,8 +24,11 @@ class MergeCommitter:
         self._authorizer = authorizer
         self._reviewer = reviewer
 
-    def commit(self, arguments: Mapping[str, Any], effects: Effects) -> None:
-        """`arguments` are recorded with the call. Denied or NotApproved if the policy does not allow a change."""
+    def commit(self, arguments: Mapping[str, Any], effects: Effects, prepare: Callable[[], None]) -> None:
+        """`arguments` are recorded with the call. Denied or NotApproved if the policy does not allow a change.
+
+        `prepare` is called once the changes are allowed, before any is made.
+        """
         session = self._session
         call = Call(session.name, "", "", TOOL_NAME, json.dumps(arguments), session.dialect.name)
         seq = session.journal.begin(call)
@@ -41,6 +44,7 @@ class MergeCommitter:
                 seq=seq,
             )
             session.secret_files.learn_from(effects.files)
+            prepare()
             with session.journal.exclusive():
                 commit(
                     session.files,

@@ -8,7 +8,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.backends.forks import text_merge
-from handhold.core.errors import ForkUnavailable, MergeConflict
+from handhold.core.errors import Denied, ForkUnavailable, MergeConflict
 from tests.backends.shell.forked import as_user
 from tests.faults.trees import tree
 
@@ -54,11 +54,46 @@ def test_commits_arrive_as_refs_and_their_files_in_the_working_tree(who: str, pl
             assert git(root, "rev-parse HEAD") == head
             assert git(root, "log --format=%s refs/handhold/try/side").split() == ["third", "second", "first"]
             assert git(root, "status --porcelain").splitlines() == ["M a.txt", "?? c"]
-            assert git(root, "fsck --strict") == ""
+            assert git(root, "fsck --strict --no-dangling") == ""
             assert box.undo().ok
             assert (git(root, "status --porcelain"), git(root, "for-each-ref refs/handhold")) == (status, "")
 
     as_user(who, work)
+
+
+def test_an_undo_of_a_merge_leaves_objects_that_a_later_commit_uses(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+        box.fork("try").merge()
+        git(root, "commit -qam mine")
+        assert box.undo().ok
+        assert git(root, "fsck --strict --no-dangling") == ""
+        assert git(root, "show HEAD:a.txt") == "a\nb"
+        assert (root / "a.txt").read_text() == "a\n"
+
+
+def test_a_merge_can_be_undone_after_git_packed_its_refs(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+        box.fork("try").merge()
+        git(root, "gc -q")
+        assert box.undo().ok
+        assert (root / "a.txt").read_text() == "a\n"
+        assert git(root, "fsck --strict --no-dangling") == ""
+        assert box.redo().ok
+        assert (root / "a.txt").read_text() == "a\nb\n"
+
+
+def test_a_merge_that_the_policy_refuses_adds_no_objects(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+    before = tree(root)
+    with Toolbox.open(root, state=tmp_path / "state", policy="read-only") as box, pytest.raises(Denied):
+        box.forks.get("try").merge()
+    assert tree(root) == before
 
 
 def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
@@ -73,7 +108,7 @@ def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
             report = box.fork("try").merge()
             assert report.branches == ["refs/handhold/try/HEAD"]
             assert git(root, "log --format=%s refs/handhold/try/HEAD").split() == ["loose", "first"]
-            assert git(root, "fsck --strict") == ""
+            assert git(root, "fsck --strict --no-dangling") == ""
             assert git(root, "status --porcelain") == ""
 
     as_user(who, work)

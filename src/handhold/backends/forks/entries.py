@@ -47,7 +47,7 @@ class TreeReader:
 
     def __init__(self, top: int, *, is_layer: bool = False) -> None:
         """`top` is an open folder, which the caller closes. In a layer, files are opened whatever their mode."""
-        self._top = top
+        self.top = top
         self._is_layer = is_layer
         self._open_rel: str = ""
         self._open_fd: int = -1
@@ -63,21 +63,21 @@ class TreeReader:
     def open_folder(self, rel: str) -> int:
         """A descriptor that is valid until the next call; -1 if there is no such folder."""
         if not rel:
-            return self._top
+            return self.top
         if self._open_fd >= 0 and rel == self._open_rel:
             return self._open_fd
-        fd = self._top
+        fd = self.top
         try:
             for name in rel.split("/"):
                 above, fd = fd, os.open(name, FOLDER_FLAGS, dir_fd=fd)
-                if above != self._top:
+                if above != self.top:
                     os.close(above)
         except (FileNotFoundError, NotADirectoryError):
-            if fd != self._top:
+            if fd != self.top:
                 os.close(fd)
             return -1
         except BaseException:
-            if fd != self._top:
+            if fd != self.top:
                 os.close(fd)
             raise
         if self._open_fd >= 0:

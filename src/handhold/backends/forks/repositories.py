@@ -33,6 +33,7 @@ class GitPlacements(NamedTuple):
     """What a merge puts into one repository."""
 
     placements: dict[str, Placement]
+    objects: tuple[str, ...]  # files to add before
     branches: tuple[str, ...]  # the names of the new refs
     left: tuple[str, ...]  # what a person may miss, and stays in the fork: tags, stashes, settings, hooks, submodules
 
@@ -60,23 +61,23 @@ class ForkedRepository:
 
     def merge(self, fork: str) -> GitPlacements:
         """New objects, and a ref for each branch that is another one in the fork."""
-        placements = {
-            item.rel: Placement(self._layer.read(item.rel, item.found, hashed=False))
-            for item in self._items.values()
-            if not item.is_deletion
-            and not item.is_folder
-            and OBJECT_PATH.fullmatch(item.rel.removeprefix(f"{self._folder}/"))
-            and self._base.stat(item.rel) is None
-        }
         ours, theirs = self._read_branches(in_fork=True), self._read_branches(in_fork=False)
         refs = {
             f"refs/handhold/{fork}/{name}": value for name, value in ours.items() if value and theirs.get(name) != value
         }
+        placements: dict[str, Placement] = {}
         for ref, value in refs.items():
             rel, data = f"{self._folder}/{ref}", f"{value}\n".encode()
             if self._base.stat(rel) is None or self._base.read_bytes(rel) != data:
                 placements[rel] = Placement(self._make_entry(), data)
-        return GitPlacements(placements, tuple(refs), tuple(self._list_left()))
+        objects = tuple(self._list_objects()) if refs else ()
+        return GitPlacements(placements, objects, tuple(refs), tuple(self._list_left()))
+
+    def _list_objects(self) -> Iterator[str]:
+        for rel, item in self._items.items():
+            name = rel.removeprefix(f"{self._folder}/")
+            if not item.is_deletion and not item.is_folder and OBJECT_PATH.fullmatch(name):
+                yield rel
 
     def _list_left(self) -> Iterator[str]:
         for item in self._items.values():

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.forks.ancestors import RootAncestors
-from handhold.backends.forks.fork_folder import ForkFolder, open_base
+from handhold.backends.forks.fork_folder import open_base
 from handhold.backends.forks.fork_mount import MountedFork
+from handhold.backends.forks.git_objects import add_objects
 from handhold.backends.forks.merge_layer import MergeLayer
 from handhold.backends.forks.repositories import (
     ForkedRepository,
@@ -41,19 +42,19 @@ class RootMerge:
     def __init__(
         self,
         mounted: MountedFork,
-        folder: ForkFolder,
-        n: int,
+        real: str,
         known: Mapping[str, RootAncestors],
         take: Take,
         report: MergeReport,
     ) -> None:
         self._mounted = mounted
-        self._folder = folder
-        self._n = n
-        self._real = folder.info.roots[n]
-        self._ancestors = known.get(self._real, RootAncestors())
+        self._folder = mounted.fork
+        self._n = self._folder.info.roots.index(real)
+        self._real = real
+        self._ancestors = known.get(real, RootAncestors())
         self._take = take
         self._report = report
+        self._objects: list[str] = []
 
     def fill(self, upper: str, *, include_ignored: bool, first: str) -> Collection[PathConflict]:
         """Fill the layer of the merge; returns the conflicts, if there are any."""
@@ -78,6 +79,7 @@ class RootMerge:
             for each in repositories:
                 found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
                 placements |= found.placements
+                self._objects += found.objects
                 self._report.branches += found.branches
                 if found.left:
                     shown = ", ".join(found.left[:MAX_NAMED]) + (" and more" if len(found.left) > MAX_NAMED else "")
@@ -89,6 +91,12 @@ class RootMerge:
                 finally:
                     os.close(fd)
             return merge.conflicts.values()
+
+    def add_objects(self) -> None:
+        """Add the new objects to the root's repositories."""
+        real = self._real
+        with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
+            add_objects(self._objects, layer, base)
 
     def _list_changed(self, merge: TreeMerge, ignored: Collection[str]) -> list[str]:
         """Those of the ignored paths that are files, and other ones than in the workspace."""

@@ -1,0 +1,56 @@
+"""The merge of a fork into all roots of a workspace: decided here, committed by the caller."""
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+
+from handhold.backends.forks.ancestors import RootAncestors
+from handhold.backends.forks.fork_mount import MountedFork
+from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
+from handhold.core.errors import MergeConflict
+
+
+class WorkspaceMerge:
+    """One merge. `report` is complete after `fill`, except for what the caller commits."""
+
+    def __init__(
+        self, mounted: MountedFork, reals: Sequence[str], known: Mapping[str, RootAncestors], take: Take
+    ) -> None:
+        """`reals` are the roots, `known` what the fork started from."""
+        self._folder = mounted.fork
+        self._reals = reals
+        self.report = MergeReport(self._folder.name)
+        self._merges = {real: RootMerge(mounted, real, known, take, self.report) for real in reals}
+
+    def fill(self, uppers: Mapping[str, str], *, include_ignored: bool) -> None:
+        """Fill the layers of the merge, by root. MergeConflict if both changed a path and no side was chosen."""
+        first = self._reals[0]
+        conflicts = [
+            (os.path.join(real, conflict.rel), conflict)
+            for real, merge in self._merges.items()
+            for conflict in merge.fill(uppers[real], include_ignored=include_ignored, first=first)
+        ]
+        if conflicts:
+            raise MergeConflict(
+                self._folder.name,
+                tuple(path for path, _ in conflicts),
+                tuple(conflict.reason for _, conflict in conflicts),
+                tuple(conflict.text for _, conflict in conflicts),
+            )
+        self.report.notes += self._note_outside_commits()
+
+    def add_objects(self) -> None:
+        """Add the commits that the new refs name to the repositories, before the refs."""
+        for merge in self._merges.values():
+            merge.add_objects()
+
+    def _note_outside_commits(self) -> Iterator[str]:
+        for n, real in enumerate(self._folder.info.roots):
+            if real not in self._reals and self._has_changes(n):
+                yield (
+                    f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
+                    f"to merge them, open it as a second root (--root {real}) before you fork"
+                )
+
+    def _has_changes(self, n: int) -> bool:
+        with self._folder.open_layer(n) as layer:
+            return bool(self._folder.list_items(n, layer))
