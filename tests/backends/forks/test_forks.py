@@ -389,6 +389,56 @@ def test_files_that_were_added_to_a_deleted_folder_stay(who: str, place: Path):
     run(who, place, work)
 
 
+@pytest.mark.parametrize(
+    "second", ["rm -r old", "rm -r old; echo file >old", "mkdir old/deep; echo mine >old/deep/new"]
+)
+def test_what_the_workspace_adds_where_the_fork_sees_nothing_any_more_is_not_lost(tmp_path: Path, second: str):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "rm -r old/deep") == 0
+        (root / "old/deep/new").write_text("precious\n")
+        assert sh(box, "try", second) == 0
+        if second == "rm -r old":
+            box.fork("try").merge()
+        else:
+            with pytest.raises(MergeConflict):
+                box.fork("try").merge()
+    assert (root / "old/deep/new").read_text() == "precious\n"
+
+
+def test_a_file_that_a_folder_of_the_fork_hid_is_not_replaced(tmp_path: Path):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "rm -r old") == 0
+        (root / "old/deep/new").write_text("precious\n")
+        assert sh(box, "try", "mkdir old; echo file >old/deep") == 0
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+    assert (root / "old/deep/new").read_text() == "precious\n"
+
+
+BASE_TAKEN = {  # what the fork does, what the workspace does, and the path that both have
+    "a file where the fork has folders": ("mkdir -p old/d/e; echo 1 >old/d/e/f", "echo precious >old/d", "old/d"),
+    "the same at the top": ("mkdir -p d/e; echo 1 >d/e/f", "echo precious >d", "d"),
+    "a folder where the fork has a file": ("rm -r old; echo F >old", "echo N >old/new", "old"),
+}
+
+
+@pytest.mark.parametrize("how", BASE_TAKEN)
+def test_with_the_workspaces_side_everything_at_and_below_a_path_stays(tmp_path: Path, how: str):
+    root, (fork, base, path) = lay(tmp_path), BASE_TAKEN[how]
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", f"{fork}; echo new >other") == 0
+        subprocess.run(["sh", "-c", base], cwd=root, check=True)
+        before = tree(root)
+        with pytest.raises(MergeConflict) as caught:
+            box.fork("try").merge()
+        assert caught.value.paths == (str(root / path),)
+        assert box.fork("try").merge(take="base").paths == [str(root / "other")]
+        (root / "other").unlink()
+        assert tree(root) == before
+
+
 # --- policy
 
 

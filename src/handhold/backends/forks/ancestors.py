@@ -56,9 +56,9 @@ class RootAncestors:
         present, hidden = {item.rel for item in items}, {item.rel for item in items if item.hides_base}
         for item in items:
             if item.rel not in self.records:
-                self.records[item.rel] = recorder.record(item)
+                self.records[item.rel] = ABSENT if _is_below(item.rel, self.hidden) else recorder.record(item)
         for rel in sorted(hidden - self.hidden):
-            for inner in _walk_folder(base, rel):
+            for inner in _walk_folder(base, rel, self.hidden):
                 if inner not in self.records:
                     self.records[inner] = recorder.record_deletion(inner)
         self.hidden = hidden
@@ -147,15 +147,15 @@ def keep_text(base: TreeReader, rel: str, entry: Entry, found: os.stat_result, t
         write_atomically(kept, data)
 
 
-def _walk_folder(base: TreeReader, rel: str) -> Iterator[str]:
-    """Everything that the root has below a path."""
-    pending = [rel]
+def _walk_folder(base: TreeReader, rel: str, hidden: Collection[str]) -> Iterator[str]:
+    """Everything that the root has below a path, except below what was hidden: the fork never saw that."""
+    pending = [] if _is_below(rel, hidden) else [rel]
     while pending:
         folder = pending.pop()
         for name in base.list_names(folder):
             inner = f"{folder}/{name}"
             yield inner
-            if (found := base.stat(inner)) and stat.S_ISDIR(found.st_mode):
+            if inner not in hidden and (found := base.stat(inner)) and stat.S_ISDIR(found.st_mode):
                 pending.append(inner)
 
 

@@ -152,7 +152,7 @@ class TreeReader:
     def open(self, rel: str) -> int:
         """Open a file or folder for reading. The caller closes it."""
         above, name = os.path.split(rel)
-        folder = self.open_folder(above)
+        folder, name = self.open_folder(above), name or "."
         return self._open(folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def _open(self, folder: int, name: str, found: os.stat_result) -> int:

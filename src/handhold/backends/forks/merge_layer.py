@@ -41,7 +41,7 @@ class MergeLayer:
         for above in reversed([*iterate_parents(rel)]):
             with suppress(FileExistsError):
                 os.mkdir(above, 0o700, dir_fd=self._upper)
-                self._copy_folder_metadata(self._base, above, like=self._find_model(above))
+                self._copy_folder_metadata(self._base, self._find_model(above), above)
 
     def _place(self, rel: str, placed: Placement) -> None:
         above, name = os.path.split(rel)
@@ -53,7 +53,7 @@ class MergeLayer:
                 os.close(fd)
         elif placed.entry.kind == "folder":
             os.mkdir(rel, 0o700, dir_fd=self._upper)
-            self._copy_folder_metadata(self._fork, rel)
+            self._copy_folder_metadata(self._fork, rel, rel)
         elif placed.data is not None:
             self._write(rel, placed, placed.data)
         else:
@@ -81,10 +81,10 @@ class MergeLayer:
 
     def _find_model(self, rel: str) -> str:
         """The folder of the root whose metadata a folder gets: that at its path, or the nearest one above."""
-        return next(each for each in (rel, *iterate_parents(rel)) if self._base.open_folder(each) >= 0)
+        return next(each for each in (rel, *iterate_parents(rel), "") if self._base.open_folder(each) >= 0)
 
-    def _copy_folder_metadata(self, side: TreeReader, rel: str, like: str = "") -> None:
-        source = side.open(like or rel)
+    def _copy_folder_metadata(self, side: TreeReader, model: str, rel: str) -> None:
+        source = side.open(model)
         try:
             target = os.open(rel, LIST_FLAGS, dir_fd=self._upper)
             try:
