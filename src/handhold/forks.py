@@ -128,7 +128,8 @@ class Fork:
     ) -> MergeReport:
         """Merge into the workspace, as one change set that `undo` takes back.
 
-        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
+        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path, which is
+            relative to the first root or absolute.
         include_ignored: also merge files that git ignores.
         expected_digest: that of `inspect`; ForkUnavailable if the fork changed since.
 

@@ -91,6 +91,23 @@ def test_a_conflict_is_shown_and_a_side_can_be_taken(folder: Path):
     assert (folder / "a.txt").read_text() == "fork\n"
 
 
+@needs_git
+def test_a_side_is_taken_only_for_the_path_that_was_meant(folder: Path):
+    (folder / "sub/a.txt").write_text("one\n")
+    assert handhold(folder, "fork", "try", "--", "sh", "-c", "echo fork | tee a.txt >sub/a.txt").returncode == 0
+    for path in ("a.txt", "sub/a.txt"):
+        (folder / path).write_text("base\n")
+    merge = ("fork", "merge", "try", "--root", str(folder), "--take", "base")
+    for wrong in ("fork:", "base:", "fork"):
+        assert handhold(folder, *merge, "--take", wrong).returncode == 2
+    assert handhold(folder, *merge, "--take", "fork:a.txt", "--take", "base:./a.txt").returncode == 2
+    done = handhold(folder, *merge, "--take", "fork:typo.txt")
+    assert (done.returncode, str(folder / "typo.txt") in done.stderr) == (1, True)
+    assert (folder / "a.txt").read_text() == "base\n"
+    succeed(folder / "sub", *merge, "--take", "fork:a.txt")
+    assert [(folder / path).read_text() for path in ("a.txt", "sub/a.txt")] == ["base\n", "fork\n"]
+
+
 def test_an_unknown_fork_is_refused(folder: Path):
     for arguments in (("diff", "no"), ("merge", "no"), ("drop", "no"), ("run", "no", "--", "true")):
         done = handhold(folder, "fork", *arguments)

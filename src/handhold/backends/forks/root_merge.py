@@ -21,7 +21,8 @@ from handhold.backends.forks.tree_merge import PathConflict, Side, TreeMerge
 
 MAX_NAMED = 5  # paths in a note
 
-Take = Mapping[str, Side]  # which side wins a conflict, by path relative to the first root; "" for all others
+# Which side wins a conflict, by path: relative to the first root, or absolute. "" is for all others.
+Take = Mapping[str, Side]
 
 
 @dataclass
@@ -36,6 +37,19 @@ class MergeReport:
     dropped: bool = False  # whether the fork is gone: nothing was left in it
 
 
+class ChosenSides:
+    """The sides that somebody chose. `unused` are paths at which no conflict was found so far."""
+
+    def __init__(self, take: Take, first: str) -> None:
+        self._sides: Take = {os.path.normpath(os.path.join(first, path)): take[path] for path in take if path}
+        self._default: Side = take.get("", "")
+        self.unused = {*self._sides}
+
+    def choose(self, path: str) -> Side:
+        self.unused.discard(path)
+        return self._sides.get(path, self._default)
+
+
 class RootMerge:
     """The merge of one root's layer."""
 
@@ -44,7 +58,7 @@ class RootMerge:
         mounted: MountedFork,
         real: str,
         known: Mapping[str, RootAncestors],
-        take: Take,
+        sides: ChosenSides,
         report: MergeReport,
     ) -> None:
         self._mounted = mounted
@@ -52,19 +66,18 @@ class RootMerge:
         self._n = self._folder.info.roots.index(real)
         self._real = real
         self._ancestors = known.get(real, RootAncestors())
-        self._take = take
+        self._sides = sides
         self._report = report
         self._objects: list[str] = []
 
-    def fill(self, upper: str, *, include_ignored: bool, first: str) -> Collection[PathConflict]:
+    def fill(self, upper: str, *, include_ignored: bool) -> Collection[PathConflict]:
         """Fill the layer of the merge; returns the conflicts, if there are any."""
         real = self._real
         with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
             items = self._folder.list_items(self._n, layer)
 
             def take(rel: str) -> Side:
-                path = os.path.relpath(os.path.join(real, rel), first)
-                return self._take.get(path, self._take.get("", ""))
+                return self._sides.choose(os.path.join(real, rel))
 
             merge = TreeMerge(layer, items, base, self._ancestors, self._merge_texts, take)
             repositories = find_base_repositories(items, base)

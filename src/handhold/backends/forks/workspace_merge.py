@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.fork_mount import MountedFork
-from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
-from handhold.core.errors import MergeConflict
+from handhold.backends.forks.root_merge import ChosenSides, MergeReport, RootMerge, Take
+from handhold.core.errors import ForkUnavailable, MergeConflict
 
 
 class WorkspaceMerge:
@@ -19,15 +19,18 @@ class WorkspaceMerge:
         self._folder = mounted.fork
         self._reals = reals
         self.report = MergeReport(self._folder.name)
-        self._merges = {real: RootMerge(mounted, real, known, take, self.report) for real in reals}
+        self._sides = ChosenSides(take, reals[0])
+        self._merges = {real: RootMerge(mounted, real, known, self._sides, self.report) for real in reals}
 
     def fill(self, uppers: Mapping[str, str], *, include_ignored: bool) -> None:
-        """Fill the layers of the merge, by root. MergeConflict if both changed a path and no side was chosen."""
-        first = self._reals[0]
+        """Fill the layers of the merge, by root.
+
+        MergeConflict if both changed a path and no side was chosen; ForkUnavailable if one was chosen for another path.
+        """
         conflicts = [
             (os.path.join(real, conflict.rel), conflict)
             for real, merge in self._merges.items()
-            for conflict in merge.fill(uppers[real], include_ignored=include_ignored, first=first)
+            for conflict in merge.fill(uppers[real], include_ignored=include_ignored)
         ]
         if conflicts:
             raise MergeConflict(
@@ -36,6 +39,8 @@ class WorkspaceMerge:
                 tuple(conflict.reason for _, conflict in conflicts),
                 tuple(conflict.text for _, conflict in conflicts),
             )
+        if unused := ", ".join(sorted(self._sides.unused)):
+            raise ForkUnavailable(self._folder.name, f"a side was chosen for {unused}, where there is no conflict")
         self.report.notes += self._note_outside_commits()
 
     def add_objects(self) -> None:
