@@ -289,11 +289,16 @@ class Forks:
         """What git ignores is left out of the diff, if that is known."""
         try:
             with folder.locked() as lock:
-                return self._inspect(folder, folder.record_ancestors(), MountedFork(folder, self._state, lock).capture)
+                known = self._record_ancestors(folder)
+                return self._inspect(folder, known, MountedFork(folder, self._state, lock).capture)
         except ForkUnavailable:
             if not folder.is_running:
                 raise
             return self._inspect(folder, folder.record_ancestors(save=False), capture_in_base)
+
+    def _record_ancestors(self, folder: ForkFolder) -> Mapping[str, RootAncestors]:
+        folder.merged_ancestors.restore_undone(self._committer.is_undone)
+        return folder.record_ancestors()
 
     def _inspect(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> ForkContents:
         changes: list[FileChange] = []
@@ -337,7 +342,7 @@ class Forks:
         expected_digest: str | None,
     ) -> MergeReport:
         with folder.locked() as lock, ExitStack() as opened:
-            known = folder.record_ancestors()
+            known = self._record_ancestors(folder)
             if expected_digest not in (None, folder.compute_digest()):
                 raise ForkUnavailable(folder.name, "it changed since it was shown")
             roots = [root for root in self._writable_roots if root.real in folder.info.roots]
@@ -355,10 +360,13 @@ class Forks:
             report = merge.report
             report.paths = [change.path for change in effects.files]
             report.notes += effects.notes
+            call = None
             if effects.files:
                 arguments = {"fork": folder.name, "take": dict(take), "include_ignored": include_ignored}
-                self._committer.commit(arguments, effects, merge.add_objects)
-            if not report.ignored and not report.notes:
+                call = self._committer.commit(arguments, effects, merge.add_objects)
+            if report.ignored or report.notes:
+                merge.record(call)
+            else:
                 self.store.remove(folder)
                 report.dropped = True
         return report

@@ -24,10 +24,11 @@ class MergeCommitter:
         self._authorizer = authorizer
         self._reviewer = reviewer
 
-    def commit(self, arguments: Mapping[str, Any], effects: Effects, prepare: Callable[[], None]) -> None:
-        """`arguments` are recorded with the call. Denied or NotApproved if the policy does not allow a change.
+    def commit(self, arguments: Mapping[str, Any], effects: Effects, prepare: Callable[[], None]) -> tuple[str, int]:
+        """Commit the changes; returns the session and the number of the call in the journal.
 
-        `prepare` is called once the changes are allowed, before any is made.
+        `arguments` are recorded with the call. `prepare` is called once the changes are allowed, before any is made.
+        Denied or NotApproved if the policy does not allow a change.
         """
         session = self._session
         call = Call(session.name, "", "", TOOL_NAME, json.dumps(arguments), session.dialect.name)
@@ -66,3 +67,8 @@ class MergeCommitter:
             )
             raise
         session.confirm_change()
+        return session.name, seq
+
+    def is_undone(self, merge: tuple[str, int]) -> bool:
+        session, seq = merge
+        return bool(self._session.journal.find_changes(session, undone=True, call=seq, last=1))

@@ -148,6 +148,47 @@ def test_ignored_files_merge_only_if_asked_and_the_fork_is_kept_for_them(who: st
     as_user(who, work)
 
 
+def test_a_kept_fork_brings_nothing_back_that_was_merged_before(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "echo fork >>a.txt; echo new >new; rm tracked.log; echo 1 >x.log")
+        assert not box.fork("try").merge().dropped
+        assert box.fork("try").diff() == ""
+        (root / "a.txt").write_text("a\n")
+        (root / "new").unlink()
+        (root / "tracked.log").write_text("again\n")
+        sh(box, "try", "echo other >other")
+        assert box.fork("try").merge().paths == [str(root / "other")]
+        assert ((root / "a.txt").read_text(), (root / "tracked.log").read_text()) == ("a\n", "again\n")
+
+
+def test_a_kept_fork_merges_what_it_changed_since(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    lines = [f"{n}\n" for n in range(9)]
+    (root / "a.txt").write_text("".join(lines))
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "sed -i s/1/one/ a.txt; echo 1 >x.log")
+        (root / "a.txt").write_text("".join([*lines, "base\n"]))
+        box.fork("try").merge()
+        sh(box, "try", "sed -i s/5/five/ a.txt")
+        box.fork("try").merge()
+        assert (root / "a.txt").read_text() == "0\none\n2\n3\n4\nfive\n6\n7\n8\nbase\n"
+
+
+def test_a_merge_that_was_undone_can_be_made_again(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "echo fork >>a.txt; rm tracked.log; echo 1 >x.log")
+        first = box.fork("try").merge()
+        sh(box, "try", "echo more >>a.txt")
+        second = box.fork("try").merge()
+        assert [second.paths, box.undo().ok, box.undo().ok] == [[str(root / "a.txt")], True, True]
+        assert (root / "a.txt").read_text() == "a\n"
+        assert "+fork\n+more\n" in box.fork("try").diff()
+        assert box.fork("try").merge().paths == first.paths
+        assert (root / "a.txt").read_text() == "a\nfork\nmore\n"
+
+
 def test_a_fork_of_a_linked_worktree_leaves_its_repository_alone(who: str, place: Path):
     def work() -> None:
         main = make_repository(place / "main")

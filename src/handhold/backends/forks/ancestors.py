@@ -171,7 +171,10 @@ def _is_below(rel: str, folders: Collection[str]) -> bool:
 
 def save_ancestors(file: Path, roots: Mapping[str, RootAncestors]) -> None:
     packed = {
-        real: {"records": {rel: _pack(each) for rel, each in root.records.items()}, "hidden": sorted(root.hidden)}
+        real: {
+            "records": {rel: pack_ancestor(each) for rel, each in root.records.items()},
+            "hidden": sorted(root.hidden),
+        }
         for real, root in roots.items()
     }
     write_atomically(file, json.dumps(packed).encode())
@@ -183,19 +186,19 @@ def load_ancestors(file: Path) -> dict[str, RootAncestors]:
     except FileNotFoundError:
         return {}
     return {
-        real: RootAncestors({rel: _unpack(each) for rel, each in root["records"].items()}, {*root["hidden"]})
+        real: RootAncestors({rel: unpack_ancestor(each) for rel, each in root["records"].items()}, {*root["hidden"]})
         for real, root in packed.items()
     }
 
 
-def _pack(ancestor: Ancestor) -> Any:
+def pack_ancestor(ancestor: Ancestor) -> Any:
     if ancestor.entry is None:
         return ancestor.is_known
     entry, (mode, owner, attributes) = ancestor.entry, ancestor.entry.metadata
     return [entry.kind, mode, *owner, attributes, entry.hash, *(ancestor.stamp or ())]
 
 
-def _unpack(packed: Any) -> Ancestor:
+def unpack_ancestor(packed: Any) -> Ancestor:
     if isinstance(packed, bool):
         return ABSENT if packed else UNKNOWN
     kind, mode, uid, gid, attributes, hash, *stamp = packed

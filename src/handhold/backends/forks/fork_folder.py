@@ -2,6 +2,7 @@
 
 forks/NAME/fork.json        when it was made, on which roots, and the last mount that is not recorded yet
            ancestors.json   what the roots had at the paths in the layers; texts/ has the contents of texts
+           merges.json      the merges after which it was kept
            last_run.json    the last command that ended in it
            layers/N/        the layer over the Nth root, with the work folder that an overlay needs; or a copy of the
                             root, with a list of what was copied
@@ -28,6 +29,7 @@ from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, sav
 from handhold.backends.forks.copies import copy_root, list_changed, load_manifest, record_copy
 from handhold.backends.forks.entries import TreeReader, make_stamp
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
+from handhold.backends.forks.merged_ancestors import MergedAncestors
 from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
 from handhold.backends.state.state_folder import FORK_FILE, ensure_private_folder
 from handhold.core.errors import ForkUnavailable
@@ -36,7 +38,7 @@ from handhold.logs import log_swallowed, suppress_and_log
 FORKS_FOLDER = "forks"  # in the state folder
 TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
-RUN_FILE, INNER_STATE_FOLDER = "last_run.json", "state"
+RUN_FILE, MERGES_FILE, INNER_STATE_FOLDER = "last_run.json", "merges.json", "state"
 SETTINGS_FOLDER = "ssh_config.d"
 UPPER, WORK, MANIFEST_FILE = "upper", "work", "copied.json"
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
@@ -128,6 +130,10 @@ class ForkFolder:
     @property
     def texts(self) -> Path:
         return self.folder / TEXTS_FOLDER
+
+    @property
+    def merged_ancestors(self) -> MergedAncestors:
+        return MergedAncestors(self.folder / MERGES_FILE, self.folder / ANCESTORS_FILE)
 
     @property
     def inner_state(self) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from handhold.backends.files.os_errors import translate_os_errors
-from handhold.backends.forks.ancestors import RootAncestors
+from handhold.backends.forks.ancestors import ABSENT, Ancestor, RootAncestors, keep_text
 from handhold.backends.forks.fork_folder import open_base
 from handhold.backends.forks.fork_mount import MountedFork
 from handhold.backends.forks.git_objects import add_objects
@@ -69,6 +69,7 @@ class RootMerge:
         self._sides = sides
         self._report = report
         self._objects: list[str] = []
+        self._merged: set[str] = set()  # paths; not what git ignores, nor repositories
 
     def fill(self, upper: str, *, include_ignored: bool) -> Collection[PathConflict]:
         """Fill the layer of the merge; returns the conflicts, if there are any."""
@@ -87,6 +88,7 @@ class RootMerge:
                 ignored = find_ignored(self._folder.name, real, sorted(paths), layer, base, self._mounted.capture)
                 self._report.ignored += self._list_changed(merge, ignored)
                 paths -= ignored
+            self._merged = paths
             merge.run(paths)
             placements = merge.placements
             for each in repositories:
@@ -110,6 +112,17 @@ class RootMerge:
         real = self._real
         with self._folder.open_layer(self._n) as layer, open_base(real) as base, translate_os_errors(real):
             add_objects(self._objects, layer, base)
+
+    def read_merged(self) -> dict[str, Ancestor]:
+        """What the fork has at the paths that were merged. Texts are kept, to be merged with later versions."""
+        found = dict.fromkeys(self._merged, ABSENT)
+        with self._folder.open_layer(self._n) as layer, translate_os_errors(self._real):
+            for item in self._folder.list_items(self._n, layer):
+                if item.rel in found and not item.is_deletion and (entry := layer.read(item.rel, item.found)):
+                    found[item.rel] = Ancestor(entry)
+                    if entry.kind == "file":
+                        keep_text(layer, item.rel, entry, item.found, self._folder.texts)
+        return found
 
     def _list_changed(self, merge: TreeMerge, ignored: Collection[str]) -> list[str]:
         """Those of the ignored paths that are files, and other ones than in the workspace."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.fork_mount import MountedFork
+from handhold.backends.forks.merged_ancestors import Call
 from handhold.backends.forks.root_merge import ChosenSides, MergeReport, RootMerge, Take
 from handhold.core.errors import ForkUnavailable, MergeConflict
 
@@ -47,6 +48,11 @@ class WorkspaceMerge:
         """Add the commits that the new refs name to the repositories, before the refs."""
         for merge in self._merges.values():
             merge.add_objects()
+
+    def record(self, call: Call | None) -> None:
+        """Let the fork, which is kept, start from what was merged. `call` is the merge in the journal."""
+        merged = {real: merge.read_merged() for real, merge in self._merges.items()}
+        self._folder.merged_ancestors.record(merged, call)
 
     def _note_outside_commits(self) -> Iterator[str]:
         for n, real in enumerate(self._folder.info.roots):
