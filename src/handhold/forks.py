@@ -20,7 +20,7 @@ from handhold.backends.forks.copies import measure_tree
 from handhold.backends.forks.fork_changes import ForkContents, list_changes
 from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
-from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
+from handhold.backends.forks.ignored_files import Capture, capture_in_base, find_git_folder, find_ignored
 from handhold.backends.forks.root_merge import MergeReport, Take
 from handhold.backends.forks.tool_process import Approve, ToolProcess
 from handhold.backends.forks.tree_merge import Side

@@ -227,7 +227,7 @@ def test_without_git_texts_conflict_and_ignored_files_must_be_asked_for(
     root = make_repository(tmp_path / "work")
     with Toolbox.open(root, state=tmp_path / "state") as box:
         sh(box, "try", "echo fork >>a.txt")
-        monkeypatch.setattr("handhold.backends.forks.repositories.find_git", lambda: "")
+        monkeypatch.setattr("handhold.backends.forks.ignored_files.find_git", lambda: "")
         monkeypatch.setattr(text_merge, "find_git", lambda: "")
         with pytest.raises(ForkUnavailable, match="git is not installed"):
             box.fork("try").merge()

@@ -1,23 +1,20 @@
 """The merge of a fork into one root, with its repositories and without what git ignores."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from subprocess import CompletedProcess
 
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.forks.ancestors import ABSENT, Ancestor, RootAncestors, keep_text
 from handhold.backends.forks.fork_folder import open_base
 from handhold.backends.forks.fork_mount import MountedFork
 from handhold.backends.forks.git_objects import add_objects
+from handhold.backends.forks.ignored_files import find_git_folder, find_ignored
 from handhold.backends.forks.merge_layer import MergeLayer
-from handhold.backends.forks.repositories import (
-    ForkedRepository,
-    find_base_repositories,
-    find_git_folder,
-    find_ignored,
-)
+from handhold.backends.forks.repositories import ForkedRepository, find_base_repositories, find_unmerged_pointers
 from handhold.backends.forks.text_merge import MergedText, merge_texts
-from handhold.backends.forks.tree_merge import PathConflict, Side, TreeMerge
+from handhold.backends.forks.tree_merge import PathConflict, Placement, Side, TreeMerge
 
 MAX_NAMED = 5  # paths in a note
 
@@ -83,7 +80,8 @@ class RootMerge:
             merge = TreeMerge(layer, items, base, self._ancestors, self._merge_texts, take)
             repositories = find_base_repositories(items, base)
             inside = {rel for rel in merge.paths if find_git_folder(rel) in repositories}
-            paths = {*merge.paths} - inside
+            pointers = {*find_unmerged_pointers(items, layer, base, repositories, real)}
+            paths = {*merge.paths} - inside - pointers
             if not include_ignored:
                 ignored = find_ignored(self._folder.name, real, sorted(paths), layer, base, self._mounted.capture)
                 self._report.ignored += self._list_changed(merge, ignored)
@@ -92,13 +90,8 @@ class RootMerge:
             merge.run(paths)
             placements = merge.placements
             for each in repositories:
-                found = ForkedRepository(each, items, layer, base).merge(self._folder.name)
-                placements |= found.placements
-                self._objects += found.objects
-                self._report.branches += found.branches
-                if found.left:
-                    shown = ", ".join(found.left[:MAX_NAMED]) + (" and more" if len(found.left) > MAX_NAMED else "")
-                    self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
+                placements |= self._merge_repository(ForkedRepository(each, items, layer, base, self._capture), each)
+            self._note_left([*pointers])
             if not merge.conflicts:
                 fd = os.open(upper, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 try:
@@ -106,6 +99,25 @@ class RootMerge:
                 finally:
                     os.close(fd)
             return merge.conflicts.values()
+
+    def _merge_repository(self, repository: ForkedRepository, folder: str) -> dict[str, Placement]:
+        found = repository.merge(self._folder.name)
+        self._objects += found.objects
+        self._report.branches += found.branches
+        self._note_left(found.left)
+        if found.is_incomplete:
+            self._report.notes.append(
+                f"the fork's branches in {folder} stay there: here, their commits would be broken"
+            )
+        return found.placements
+
+    def _note_left(self, left: Sequence[str]) -> None:
+        if left:
+            shown = ", ".join(left[:MAX_NAMED]) + (" and more" if len(left) > MAX_NAMED else "")
+            self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
+
+    def _capture(self, command: Sequence[str], folder: str, data: bytes) -> CompletedProcess[bytes]:
+        return self._mounted.capture(command, os.path.join(self._real, folder), data)
 
     def add_objects(self) -> None:
         """Add the new objects to the root's repositories."""
