@@ -42,6 +42,7 @@ EXCEPTIONS = {
     "backends/snapshots/copies.py": "the copies of a baseline, in a folder of their own",
     "backends/forks/ancestors.py": "what a fork started from, in the state folder",
     "backends/forks/fork_folder.py": "the folders of forks, in the state folder",
+    "backends/forks/fork_store.py": "the folders of forks, in the state folder",
     "backends/forks/fork_mount.py": "a temporary folder in the state folder, to try a mount",
     "backends/forks/git_objects.py": "git objects, which are added as by a fetch",
     "backends/forks/merge_layer.py": "the layer of a merge",

@@ -1,7 +1,6 @@
 """Forks of a workspace: copies made in milliseconds, for any program, to be merged or dropped. See `docs/forks.md`."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,8 +17,9 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.copies import measure_tree
 from handhold.backends.forks.fork_changes import ForkContents, list_changes
-from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
+from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
+from handhold.backends.forks.fork_store import FORK_NAME, ForkStore
 from handhold.backends.forks.ignored_files import Capture, capture_in_base, find_git_folder, find_ignored
 from handhold.backends.forks.root_merge import MergeReport, Take
 from handhold.backends.forks.tool_process import Approve, ToolProcess
@@ -41,8 +41,7 @@ from handhold.logs import suppress_and_log, warn_once
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.merge import MergeCommitter
 
-FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
-RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run"))  # commands of `handhold fork`
+RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run", "start"))  # commands of `handhold fork`
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
 
 
@@ -288,7 +287,7 @@ class Forks:
     def inspect(self, folder: ForkFolder) -> ForkContents:
         """What git ignores is left out of the diff, if that is known."""
         try:
-            with folder.locked() as lock:
+            with folder.locked(wait_seconds=0) as lock:
                 known = self._record_ancestors(folder)
                 return self._inspect(folder, known, MountedFork(folder, self._state, lock).capture)
         except ForkUnavailable:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from handhold.cli.fork import fork
+from handhold.forks import RESERVED_NAMES
 from tests.faults.trees import tree
 
 HANDHOLD = Path(sys.executable).with_name("handhold")
@@ -106,6 +108,10 @@ def test_a_side_is_taken_only_for_the_path_that_was_meant(folder: Path):
     assert (folder / "a.txt").read_text() == "base\n"
     succeed(folder / "sub", *merge, "--take", "fork:a.txt")
     assert [(folder / path).read_text() for path in ("a.txt", "sub/a.txt")] == ["base\n", "fork\n"]
+
+
+def test_no_fork_has_the_name_of_a_command():
+    assert {*fork.commands} == RESERVED_NAMES
 
 
 def test_an_unknown_fork_is_refused(folder: Path):

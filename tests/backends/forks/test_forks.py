@@ -8,15 +8,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.forks import fork_folder, fork_store
 from handhold.backends.forks.entries import TreeReader
-from handhold.backends.forks.fork_folder import ForkStore
 from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
+from handhold.backends.forks.fork_store import ForkStore
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
 from handhold.core.policy.rules import Rule
 from tests.backends.shell.forked import as_user
@@ -586,7 +588,70 @@ def test_forks_are_made_and_dropped_at_the_same_time(tmp_path: Path):
         assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "é", "a" * 65])
+def test_the_folder_of_all_forks_may_go_while_somebody_else_makes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whoever drops the last fork removes it."""
+    lay(tmp_path)
+    ensure, removed = fork_store.ensure_private_folder, list[Path]()
+
+    def ensure_and_remove(folder: Path) -> Path:
+        if folder.name == "forks" and len(removed) < 3:
+            removed.append(ensure(folder))
+            folder.rmdir()
+            if len(removed) == 2:
+                raise FileExistsError
+            return folder
+        return ensure(folder)
+
+    monkeypatch.setattr(fork_store, "ensure_private_folder", ensure_and_remove)
+    with open_box(tmp_path) as box:
+        box.forks.create("try").drop()
+        assert (len(removed), list(box.forks)) == (3, [])
+
+
+def test_a_fork_that_is_dropped_while_somebody_looks_is_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lay(tmp_path)
+    with open_box(tmp_path) as box, ExitStack() as held:
+
+        def replace(_: float) -> None:
+            box.forks.store.remove(fork.folder)
+            held.close()
+            box.forks.create("try")
+
+        fork = box.forks.create("try")
+        held.enter_context(fork.folder.locked())
+        monkeypatch.setattr(fork_folder.time, "sleep", replace)
+        with pytest.raises(ForkUnavailable, match="no such fork"):
+            fork.drop()
+        with fork.folder.locked():
+            shutil.rmtree(fork.path)
+            with pytest.raises(ForkUnavailable, match="no such fork"):
+                fork.diff()
+
+
+def test_who_looks_at_a_fork_keeps_nobody_from_running_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lay(tmp_path)
+    with open_box(tmp_path) as box, ExitStack() as looking:
+        fork = box.forks.create("try")
+        looking.enter_context(fork.folder.locked())
+        monkeypatch.setattr(fork_folder.time, "sleep", lambda _: looking.close())
+        assert fork.run(["true"]) == 0
+
+
+def test_a_name_leads_to_no_fork_of_another_workspace(tmp_path: Path):
+    lay(tmp_path)
+    (tmp_path / "other").mkdir()
+    with open_box(tmp_path) as box, Toolbox.open(tmp_path / "other", state=tmp_path / "state") as other:
+        fork = box.forks.create("try")
+        name = os.path.relpath(fork.path, other.forks.store.folder)
+        for each in (name, fork.path, f"../forks/{fork.name}", "."):
+            with pytest.raises(ForkUnavailable):
+                other.forks.get(each)
+        assert list(box.forks)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "start", "é", "a" * 65])
 def test_a_bad_name_is_refused(tmp_path: Path, name: str):
     (tmp_path / "work").mkdir()
     with open_box(tmp_path) as box, pytest.raises(ForkUnavailable):
