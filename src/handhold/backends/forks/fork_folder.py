@@ -13,6 +13,7 @@ forks/NAME/fork.json        when it was made, on which roots, and the last mount
 import fcntl
 import json
 import os
+import stat
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS
 from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, save_ancestors, write_atomically
 from handhold.backends.forks.copies import list_changed, load_manifest, record_copy
-from handhold.backends.forks.entries import TreeReader, make_stamp
+from handhold.backends.forks.entries import ACCESS_BITS, TreeReader, make_stamp
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
 from handhold.backends.forks.merged_ancestors import MergedAncestors
 from handhold.backends.shell.overlay import read_clock_ns
@@ -72,6 +73,7 @@ class ForkInfo:
     roots: tuple[str, ...]  # the real paths of the overlaid folders, in order
     mount: MountStart | None = None  # the last one, until what it left is recorded
     is_copy: bool = False  # of the roots, because there can be no overlay here
+    modes: tuple[int, ...] = ()  # of the overlaid folders when it was made; none in forks of earlier versions
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,8 @@ class ForkFolder:
         with self._found_or_dropped():
             found = json.loads((self.folder / INFO_FILE).read_bytes())
         mount = found["mount"] and MountStart(**found["mount"])
-        return ForkInfo(found["name"], found["created"], tuple(found["roots"]), mount, found.get("is_copy", False))
+        roots, modes = tuple(found["roots"]), tuple(found.get("modes", ()))
+        return ForkInfo(found["name"], found["created"], roots, mount, found.get("is_copy", False), modes)
 
     def save_info(self, info: ForkInfo) -> None:
         write_atomically(self.folder / INFO_FILE, json.dumps(asdict(info)).encode())
@@ -231,6 +234,10 @@ class ForkFolder:
         """What the fork changed in the Nth root."""
         return list_changed(layer, load_manifest(self.manifest(n))) if self.info.is_copy else _collect_items(layer)
 
+    def read_mode(self, n: int) -> int:
+        """The mode of the Nth root's own folder in the fork."""
+        return stat.S_IMODE(os.stat(self.upper(n)).st_mode)
+
     def compute_digest(self) -> str:
         """A digest of everything in the fork. It differs after any change, even one that was taken back.
 
@@ -240,7 +247,7 @@ class ForkFolder:
         for n in range(len(self.info.roots)):
             with self.open_layer(n) as layer:
                 found += [
-                    (n, os.fsencode(item.rel).hex(), item.is_deletion, make_stamp(item.found))
+                    (n, os.fsencode(item.rel).hex(), item.is_deletion, _make_lasting_stamp(item.found))
                     for item in self.list_items(n, layer)
                 ]
         return sha256(json.dumps(found).encode()).hexdigest()
@@ -254,6 +261,13 @@ class ForkFolder:
                 yield reader
         finally:
             os.close(fd)
+
+
+def _make_lasting_stamp(found: os.stat_result) -> tuple[int, ...]:
+    """The stamp, without the ctime if we cannot open the entry with its mode: then reading it changes that."""
+    *stamp, ctime = make_stamp(found)
+    needed = ACCESS_BITS if stat.S_ISDIR(found.st_mode) else stat.S_IRUSR
+    return (*stamp, found.st_mode, ctime if found.st_mode & needed == needed else 0)
 
 
 def _collect_items(layer: TreeReader, attempts: int = 3) -> list[LayerItem]:
