@@ -21,6 +21,7 @@ from handhold.cli.terminal import is_stderr_terminal, is_stdout_terminal
 from handhold.core.choices import Mode
 from handhold.core.errors import MergeConflict, ToolError
 from handhold.core.text.display_text import escape_invisible
+from handhold.core.text.path_escaping import format_path
 
 if TYPE_CHECKING:
     from handhold.backends.forks.fork_mount import RunningProgram
@@ -260,14 +261,14 @@ def parse_sides(given: Sequence[str]) -> "dict[str, Side]":
 
 def print_conflict(conflict: MergeConflict) -> None:
     for path, reason, text in zip(conflict.paths, conflict.reasons, conflict.texts, strict=False):
-        click.echo(escape_invisible(f"{os.path.relpath(path)}: {reason}"), err=True)
+        click.echo(f"{format_path(os.path.relpath(path))}: {reason}", err=True)
         if text:
             click.echo("".join(f"    {escape_invisible(line)}\n" for line in text.splitlines()), err=True, nl=False)
 
 
 def print_report(report: "MergeReport") -> None:
     def format_list(paths: Sequence[str]) -> str:
-        listed = ", ".join(escape_invisible(os.path.relpath(path)) for path in paths[:MAX_LISTED])
+        listed = ", ".join(format_path(os.path.relpath(path)) for path in paths[:MAX_LISTED])
         return listed + (f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else "")
 
     shown = [path for path in report.paths if not is_git_internal(path)]

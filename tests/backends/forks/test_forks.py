@@ -441,6 +441,90 @@ def test_with_the_workspaces_side_everything_at_and_below_a_path_stays(tmp_path:
         assert tree(root) == before
 
 
+def test_folders_that_cannot_be_entered_are_shown_and_merged_with_their_mode(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        script = "mkdir -p n/m; echo 1 >n/m/f; chmod 000 n/m; chmod 200 n; mkdir -m 000 empty; echo w >w; chmod 000 w"
+        assert sh(box, "try", script) == 0
+        seen = box.forks.get("try").inspect()
+        assert "n/m/f" in seen.diff
+        assert box.forks.get("try").merge(expected_digest=seen.digest).dropped
+        modes = [(root / name).stat().st_mode & 0o777 for name in ("n", "empty", "w")]
+        (root / "n").chmod(0o700)
+        assert [*modes, (root / "n/m").stat().st_mode & 0o777] == [0o200, 0, 0, 0]
+        (root / "n/m").chmod(0o700)
+        assert (root / "n/m/f").read_text() == "1\n"
+
+    run(who, place, work)
+
+
+@pytest.mark.root
+def test_a_link_with_another_owner_in_the_fork_and_another_target_in_the_workspace_is_a_conflict(tmp_path: Path):
+    root = lay(tmp_path)
+    (root / "link").symlink_to("b.txt")
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "chown -h 1:1 link") == 0
+        (root / "link").unlink()
+        (root / "link").symlink_to("src")
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+        box.fork("try").merge(take="fork")
+    assert ((root / "link").readlink(), (root / "link").lstat().st_uid) == (Path("b.txt"), 1)
+
+
+def test_a_folder_has_a_new_time_only_if_a_name_came_or_went(tmp_path: Path):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo 1 >src/new; rm old/deep/two; echo more >>old/one") == 0
+        for folder in (root / "src", root / "old/deep", root / "old", root):
+            os.utime(folder, (1, 1))
+        box.fork("try").merge()
+    changed = [(root / name).stat().st_mtime != 1 for name in ("src", "old/deep", "old", "")]
+    assert changed == [True, True, False, False]
+
+
+def test_the_mode_of_the_root_itself_is_named(tmp_path: Path):
+    root = lay(tmp_path)
+    root.chmod(0o755)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "chmod 700 .; echo 1 >new") == 0
+        report = box.fork("try").merge()
+        assert ("mode 700" in report.notes[0], report.dropped) == (True, False)
+        root.chmod(0o700)
+        assert box.fork("try").merge().dropped
+
+
+@needs_git
+def test_a_merge_makes_no_files_outside_the_forks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root = lay(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo fork >>src/a.txt") == 0
+        (root / "src/a.txt").write_text(f"base\n{TEXT}")
+        box.fork("try").merge()
+    assert (root / "src/a.txt").read_text() == f"base\n{TEXT}fork\n"
+
+
+def test_a_text_that_changes_while_it_is_kept_is_no_ancestor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root, read = lay(tmp_path), TreeReader.read_bytes
+
+    def change_and_read(reader: TreeReader, rel: str) -> bytes:
+        if rel == "b.txt":
+            (root / "b.txt").write_text("changed\n")
+        return read(reader, rel)
+
+    monkeypatch.setattr(TreeReader, "read_bytes", change_and_read)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo fork >>b.txt") == 0
+        assert not box.forks.get("try").folder.texts.exists()
+
+
+def test_a_file_that_is_too_large_to_show_is_described(tmp_path: Path):
+    lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "head -c 5000000 /dev/zero >large") == 0
+        assert "[large: nothing -> a file (5,000,000 bytes)]\n" in box.fork("try").diff()
+
+
 # --- policy
 
 

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,6 +143,8 @@ def keep_text(base: TreeReader, rel: str, entry: Entry, found: os.stat_result, t
         return
     data = base.read_bytes(rel)
     kept = texts / entry.hash
+    if sha256(data).hexdigest() != entry.hash:  # somebody just changed it
+        return
     if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
         ensure_private_folder(texts)
         write_atomically(kept, data)

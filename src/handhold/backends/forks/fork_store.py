@@ -70,7 +70,8 @@ class ForkStore:
             ensure_private_folder(temporary.inner_state)
             (temporary.inner_state / FORK_FILE).write_bytes(os.fsencode(name) + b"\n")
             reals = tuple(root.real for root in roots)
-            temporary.save_info(ForkInfo(name, time.time(), reals, is_copy=copy_since_ns is not None))
+            modes = tuple(map(temporary.read_mode, range(len(roots))))
+            temporary.save_info(ForkInfo(name, time.time(), reals, is_copy=copy_since_ns is not None, modes=modes))
             try:
                 os.rename(temporary.folder, fork.folder)
             except OSError as error:

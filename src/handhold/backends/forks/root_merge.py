@@ -15,6 +15,7 @@ from handhold.backends.forks.merge_layer import MergeLayer
 from handhold.backends.forks.repositories import ForkedRepository, find_base_repositories, find_unmerged_pointers
 from handhold.backends.forks.text_merge import MergedText, merge_texts
 from handhold.backends.forks.tree_merge import PathConflict, Placement, Side, TreeMerge
+from handhold.core.text.path_escaping import format_path
 
 MAX_NAMED = 5  # paths in a note
 
@@ -113,7 +114,7 @@ class RootMerge:
 
     def _note_left(self, left: Sequence[str]) -> None:
         if left:
-            shown = ", ".join(left[:MAX_NAMED]) + (" and more" if len(left) > MAX_NAMED else "")
+            shown = ", ".join(map(format_path, left[:MAX_NAMED])) + (" and more" if len(left) > MAX_NAMED else "")
             self._report.notes.append(f"{shown}: not merged, because a repository is not merged file by file")
 
     def _capture(self, command: Sequence[str], folder: str, data: bytes) -> CompletedProcess[bytes]:
@@ -143,4 +144,4 @@ class RootMerge:
 
     def _merge_texts(self, ancestor: str, fork: bytes, base: bytes) -> MergedText | None:
         kept = self._folder.texts / ancestor
-        return merge_texts(kept, fork, base) if kept.exists() else None
+        return merge_texts(kept, fork, base, self._folder.folder) if kept.exists() else None

@@ -108,11 +108,12 @@ class TreeMerge:
         metadata = _merge_metadata(old.metadata, ours.metadata, theirs.metadata)
         if metadata is None:
             return PathConflict(rel, "its mode, owner or attributes were changed in both")
-        if ours.hash == theirs.hash or old.hash == ours.hash:
-            data = None if old.kind == "folder" else self._base.read_bytes(rel)
-            return Placement(Entry(ours.kind, metadata, theirs.hash), data)
+        if old.kind == "folder":
+            return Placement(Entry("folder", metadata))
         if old.kind != "file":
             return PathConflict(rel, "changed in both")
+        if ours.hash == theirs.hash or old.hash == ours.hash:
+            return Placement(Entry("file", metadata, theirs.hash), self._base.read_bytes(rel))
         if old.hash == theirs.hash:
             return Placement(Entry("file", metadata, ours.hash), self._layer.read_bytes(rel))
         merged = self._merge_texts(old.hash, self._layer.read_bytes(rel), self._base.read_bytes(rel))

@@ -1,6 +1,7 @@
 """The merge of a fork into all roots of a workspace: decided here, committed by the caller."""
 
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 
 from handhold.backends.forks.ancestors import RootAncestors
@@ -42,7 +43,7 @@ class WorkspaceMerge:
             )
         if unused := ", ".join(sorted(self._sides.unused)):
             raise ForkUnavailable(self._folder.name, f"a side was chosen for {unused}, where there is no conflict")
-        self.report.notes += self._note_outside_commits()
+        self.report.notes += (*self._note_outside_commits(), *self._note_modes())
 
     def add_objects(self) -> None:
         """Add the commits that the new refs name to the repositories, before the refs."""
@@ -61,6 +62,12 @@ class WorkspaceMerge:
                     f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
                     f"to merge them, open it as a second root (--root {real}) before you fork"
                 )
+
+    def _note_modes(self) -> Iterator[str]:
+        for n, (real, old) in enumerate(zip(self._folder.info.roots, self._folder.info.modes, strict=False)):
+            mode = self._folder.read_mode(n)
+            if mode not in (old, stat.S_IMODE(os.stat(real).st_mode)):
+                yield f"the mode {mode:o} of {real} itself is not merged; to have it, chmod it and merge again"
 
     def _has_changes(self, n: int) -> bool:
         with self._folder.open_layer(n) as layer:
