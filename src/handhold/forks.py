@@ -1,7 +1,6 @@
 """Forks of a workspace: copies made in milliseconds, for any program, to be merged or dropped. See `docs/forks.md`."""
 
 import os
-import re
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -18,12 +17,14 @@ from handhold.backends.files.workspace import Workspace
 from handhold.backends.forks.ancestors import RootAncestors
 from handhold.backends.forks.copies import measure_tree
 from handhold.backends.forks.fork_changes import ForkContents, list_changes
-from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, ForkStore, open_base
+from handhold.backends.forks.fork_folder import ForkFolder, ForkRun, open_base
 from handhold.backends.forks.fork_mount import MountedFork, RunningProgram, Support, find_mount_support, mount_fork
-from handhold.backends.forks.repositories import Capture, capture_in_base, find_git_folder, find_ignored
-from handhold.backends.forks.root_merge import MergeReport, RootMerge, Take
+from handhold.backends.forks.fork_store import FORK_NAME, ForkStore
+from handhold.backends.forks.ignored_files import Capture, capture_in_base, find_git_folder, find_ignored
+from handhold.backends.forks.root_merge import MergeReport, Take
 from handhold.backends.forks.tool_process import Approve, ToolProcess
-from handhold.backends.forks.tree_merge import PathConflict, Side
+from handhold.backends.forks.tree_merge import Side
+from handhold.backends.forks.workspace_merge import WorkspaceMerge
 from handhold.backends.shell.overlay import WorkspaceOverlay, can_hold_layers, read_clock_ns
 from handhold.backends.shell.preflight import find_mount_obstacle
 from handhold.backends.shell.sandbox_layout import Mount, find_enclosing_repository
@@ -40,8 +41,7 @@ from handhold.logs import suppress_and_log, warn_once
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.merge import MergeCommitter
 
-FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
-RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run"))  # commands of `handhold fork`
+RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run", "start"))  # commands of `handhold fork`
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
 
 
@@ -127,7 +127,8 @@ class Fork:
     ) -> MergeReport:
         """Merge into the workspace, as one change set that `undo` takes back.
 
-        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
+        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path, which is
+            relative to the first root or absolute.
         include_ignored: also merge files that git ignores.
         expected_digest: that of `inspect`; ForkUnavailable if the fork changed since.
 
@@ -286,12 +287,17 @@ class Forks:
     def inspect(self, folder: ForkFolder) -> ForkContents:
         """What git ignores is left out of the diff, if that is known."""
         try:
-            with folder.locked() as lock:
-                return self._inspect(folder, folder.record_ancestors(), MountedFork(folder, self._state, lock).capture)
+            with folder.locked(wait_seconds=0) as lock:
+                known = self._record_ancestors(folder)
+                return self._inspect(folder, known, MountedFork(folder, self._state, lock).capture)
         except ForkUnavailable:
             if not folder.is_running:
                 raise
             return self._inspect(folder, folder.record_ancestors(save=False), capture_in_base)
+
+    def _record_ancestors(self, folder: ForkFolder) -> Mapping[str, RootAncestors]:
+        folder.merged_ancestors.restore_undone(self._committer.is_undone)
+        return folder.record_ancestors()
 
     def _inspect(self, folder: ForkFolder, ancestors: Mapping[str, RootAncestors], capture: Capture) -> ForkContents:
         changes: list[FileChange] = []
@@ -334,64 +340,35 @@ class Forks:
         include_ignored: bool,  # noqa: FBT001
         expected_digest: str | None,
     ) -> MergeReport:
-        report = MergeReport(folder.name)
         with folder.locked() as lock, ExitStack() as opened:
-            known = folder.record_ancestors()
+            known = self._record_ancestors(folder)
             if expected_digest not in (None, folder.compute_digest()):
                 raise ForkUnavailable(folder.name, "it changed since it was shown")
-            mounted = MountedFork(folder, self._state, lock)
             roots = [root for root in self._writable_roots if root.real in folder.info.roots]
             if missing := {*folder.info.roots} & {*self._real_roots} ^ self._real_roots:
                 raise ForkUnavailable(folder.name, f"it was not made of {', '.join(sorted(missing))}")
             scratch = ensure_private_folder(self._state / "results")
             overlay = WorkspaceOverlay.create(roots, self._files.get_staging_area, scratch=scratch, checked=True)
             opened.callback(overlay.discard)
-            uppers = {mount.real: mount.upper for mount in overlay.mounts}
-            merges = [
-                RootMerge(mounted, folder, folder.info.roots.index(root.real), known, take, report) for root in roots
-            ]
-            conflicts = [
-                (root.real, conflict)
-                for root, merge in zip(roots, merges, strict=True)
-                for conflict in merge.fill(uppers[root.real], include_ignored=include_ignored, first=roots[0].real)
-            ]
-            if conflicts:
-                raise _make_conflict(folder.name, conflicts)
+            merge = WorkspaceMerge(MountedFork(folder, self._state, lock), [root.real for root in roots], known, take)
+            merge.fill({mount.real: mount.upper for mount in overlay.mounts}, include_ignored=include_ignored)
             effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
             if effects.conflicts:
                 paths = tuple(conflict.path for conflict in effects.conflicts)
                 raise MergeConflict(folder.name, paths, ("changed in the workspace just now",) * len(paths))
+            report = merge.report
             report.paths = [change.path for change in effects.files]
-            report.notes += [*effects.notes, *self._note_outside_commits(folder)]
+            report.notes += effects.notes
+            call = None
             if effects.files:
                 arguments = {"fork": folder.name, "take": dict(take), "include_ignored": include_ignored}
-                self._committer.commit(arguments, effects)
-            if not report.ignored and not report.notes:
+                call = self._committer.commit(arguments, effects, merge.add_objects)
+            if report.ignored or report.notes:
+                merge.record(call)
+            else:
                 self.store.remove(folder)
                 report.dropped = True
         return report
-
-    def _has_changes(self, folder: ForkFolder, n: int) -> bool:
-        with folder.open_layer(n) as layer:
-            return bool(folder.list_items(n, layer))
-
-    def _note_outside_commits(self, folder: ForkFolder) -> list[str]:
-        outside = [(n, real) for n, real in enumerate(folder.info.roots) if real not in self._real_roots]
-        changed = [real for n, real in outside if self._has_changes(folder, n)]
-        return [
-            f"commits and other changes in {real} stay in the fork, because it is outside the workspace; "
-            f"to merge them, open it as a second root (--root {real}) before you fork"
-            for real in changed
-        ]
-
-
-def _make_conflict(fork: str, conflicts: Sequence[tuple[str, PathConflict]]) -> MergeConflict:
-    return MergeConflict(
-        fork,
-        tuple(os.path.join(real, conflict.rel) for real, conflict in conflicts),
-        tuple(conflict.reason for _, conflict in conflicts),
-        tuple(conflict.text for _, conflict in conflicts),
-    )
 
 
 def _is_inside(path: str, folder: str) -> bool:

@@ -645,7 +645,8 @@ class ForkToolbox(Toolbox):
     def merge(self, *, take: "Take | Side" = "", include_ignored: bool = False) -> "MergeReport":
         """Merge into the workspace, as one change set that `undo` of the workspace's toolbox takes back.
 
-        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path.
+        take: which side wins where both changed a path: "fork" or "base", for all conflicts or by path, which is
+            relative to the first root or absolute.
         include_ignored: also merge files that git ignores.
 
         Raises MergeConflict if both changed a path and no side was chosen; then nothing is written. Raises Denied or

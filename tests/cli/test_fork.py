@@ -1,6 +1,7 @@
 """`handhold fork` and `handhold forks`, as a person uses them."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -10,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from handhold.backends.shell.overlay_xattrs import PARTIAL_COPY_XATTRS
+from handhold.cli.fork import fork
+from handhold.forks import RESERVED_NAMES
 from tests.faults.trees import tree
 
 HANDHOLD = Path(sys.executable).with_name("handhold")
@@ -89,6 +93,42 @@ def test_a_conflict_is_shown_and_a_side_can_be_taken(folder: Path):
     assert handhold(folder, "fork", "merge", "try", "--take", "theirs").returncode == 2
     succeed(folder, "fork", "merge", "try", "--take", "base", "--take", "fork:a.txt")
     assert (folder / "a.txt").read_text() == "fork\n"
+
+
+@needs_git
+def test_a_side_is_taken_only_for_the_path_that_was_meant(folder: Path):
+    (folder / "sub/a.txt").write_text("one\n")
+    assert handhold(folder, "fork", "try", "--", "sh", "-c", "echo fork | tee a.txt >sub/a.txt").returncode == 0
+    for path in ("a.txt", "sub/a.txt"):
+        (folder / path).write_text("base\n")
+    merge = ("fork", "merge", "try", "--root", str(folder), "--take", "base")
+    for wrong in ("fork:", "base:", "fork"):
+        assert handhold(folder, *merge, "--take", wrong).returncode == 2
+    assert handhold(folder, *merge, "--take", "fork:a.txt", "--take", "base:./a.txt").returncode == 2
+    done = handhold(folder, *merge, "--take", "fork:typo.txt")
+    assert (done.returncode, str(folder / "typo.txt") in done.stderr) == (1, True)
+    assert (folder / "a.txt").read_text() == "base\n"
+    succeed(folder / "sub", *merge, "--take", "fork:a.txt")
+    assert [(folder / path).read_text() for path in ("a.txt", "sub/a.txt")] == ["base\n", "fork\n"]
+
+
+def test_a_name_with_a_newline_is_printed_on_one_line(folder: Path):
+    assert handhold(folder, "fork", "try", "--", "touch", "two\nlines").returncode == 0
+    assert len(succeed(folder, "fork", "merge", "try").splitlines()) == 1
+
+
+def test_a_fork_that_cannot_be_read_does_not_hide_the_others(folder: Path, tmp_path: Path):
+    for name in ("broken", "fine"):
+        assert handhold(folder, "fork", name, "--state", str(tmp_path / "state"), "--", "touch", "new").returncode == 0
+    (file,) = tmp_path.glob("state/*/forks/broken/layers/0/upper/new")
+    os.setxattr(file, next(iter(PARTIAL_COPY_XATTRS)), b"")
+    done = handhold(folder, "forks", "--state", str(tmp_path / "state"), "--json")
+    assert [each["name"] for each in json.loads(done.stdout)] == ["fine"]
+    assert done.stderr.startswith("broken: ")
+
+
+def test_no_fork_has_the_name_of_a_command():
+    assert {*fork.commands} == RESERVED_NAMES
 
 
 def test_an_unknown_fork_is_refused(folder: Path):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import BrowserContext
 
-from handhold.backends.forks.fork_folder import ForkStore
+from handhold.backends.forks.fork_store import ForkStore
 from handhold.core.errors import ForkUnavailable, SystemFailure
 from handhold.core.ports.approvals import Effect, PendingApproval
 from handhold.review.access import COOKIE_NAME, COOKIE_SECONDS, LINK_SECONDS, AccessKeys

@@ -21,6 +21,7 @@ from handhold.cli.terminal import is_stderr_terminal, is_stdout_terminal
 from handhold.core.choices import Mode
 from handhold.core.errors import MergeConflict, ToolError
 from handhold.core.text.display_text import escape_invisible
+from handhold.core.text.path_escaping import format_path
 
 if TYPE_CHECKING:
     from handhold.backends.forks.fork_mount import RunningProgram
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from handhold.toolbox import ForkToolbox, Toolbox
 
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
+TAKE = "--take"
 MAX_LISTED = 20  # paths in a message
 EXIT_STATUS = """\b
 Exit status: that of COMMAND, or death by the same signal; else
@@ -207,7 +209,7 @@ def diff(root: tuple[Path, ...], state: Path | None, name: str, stat: bool, as_j
 @options.policy_of_call
 @click.argument("name")
 @click.option(
-    "--take",
+    TAKE,
     multiple=True,
     metavar="fork|base[:PATH]",
     help="Where both changed a path, take the fork's version or the workspace's: for all such paths, or for PATH.",
@@ -230,7 +232,7 @@ def merge(
     If the workspace changed meanwhile, texts are merged line by line. If both changed the same lines, the conflict is
     shown and nothing is written. The fork is dropped if nothing is left in it.
     """
-    sides = dict(map(parse_side, take))
+    sides = parse_sides(take)
     with open_box(root, state, session, policy) as box:
         try:
             report = box.forks.get(name).merge(take=sides, include_ignored=include_ignored)
@@ -245,23 +247,28 @@ def merge(
     return 0
 
 
-def parse_side(given: str) -> "tuple[str, Side]":
-    side, _, path = given.partition(":")
-    if side not in ("fork", "base"):
-        raise click.BadParameter(f"{given!r} is neither fork nor base", param_hint="--take")
-    return os.path.normpath(path) if path else "", side
+def parse_sides(given: Sequence[str]) -> "dict[str, Side]":
+    """The sides by absolute path; by "" for all other paths."""
+    sides: dict[str, Side] = {}
+    for each in given:
+        side, colon, path = each.partition(":")
+        if side not in ("fork", "base") or bool(colon) != bool(path):
+            raise click.BadParameter(f"{each!r} is neither fork nor base, nor one of them with a path", param_hint=TAKE)
+        if sides.setdefault(os.path.abspath(path) if path else "", side) != side:
+            raise click.BadParameter(f"both sides are taken for {path or 'all paths'}", param_hint=TAKE)
+    return sides
 
 
 def print_conflict(conflict: MergeConflict) -> None:
     for path, reason, text in zip(conflict.paths, conflict.reasons, conflict.texts, strict=False):
-        click.echo(escape_invisible(f"{os.path.relpath(path)}: {reason}"), err=True)
+        click.echo(f"{format_path(os.path.relpath(path))}: {reason}", err=True)
         if text:
             click.echo("".join(f"    {escape_invisible(line)}\n" for line in text.splitlines()), err=True, nl=False)
 
 
 def print_report(report: "MergeReport") -> None:
     def format_list(paths: Sequence[str]) -> str:
-        listed = ", ".join(escape_invisible(os.path.relpath(path)) for path in paths[:MAX_LISTED])
+        listed = ", ".join(format_path(os.path.relpath(path)) for path in paths[:MAX_LISTED])
         return listed + (f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else "")
 
     shown = [path for path in report.paths if not is_git_internal(path)]

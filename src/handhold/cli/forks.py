@@ -10,9 +10,11 @@ import click
 from handhold.cli import options
 from handhold.cli.diffstat import colour_counts, count_files, format_counts, format_file_count, parse_stats, sum_stats
 from handhold.cli.fork import ForkJSON, LastRunJSON, add_workspace_options, open_box
-from handhold.cli.options import print_json, report_errors
+from handhold.cli.options import format_error, print_json, report_errors
 from handhold.cli.terminal import pad
+from handhold.core.errors import ForkUnavailable, ToolError
 from handhold.core.text.display_text import escape_invisible
+from handhold.logs import log_swallowed
 
 if TYPE_CHECKING:
     from handhold.forks import Fork
@@ -31,19 +33,12 @@ def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # 
     found: list[ForkJSON] = []
     with open_box(root, state) as box:
         for each in box.forks:
-            stats = parse_stats(each.diff())
-            added, removed = sum_stats(stats)
-            found.append(
-                ForkJSON(
-                    name=each.name,
-                    created=each.created,
-                    running=each.is_running,
-                    files=count_files(stats),
-                    added=added,
-                    removed=removed,
-                    last_run=format_last_run(each),
-                )
-            )
+            try:
+                found.append(describe(each))
+            except ForkUnavailable:  # dropped just now
+                log_swallowed()
+            except (ToolError, OSError) as error:  # the others can be listed all the same
+                click.echo(f"{each.name}: {format_error(error)}", err=True)
     if as_json:
         print_json(found)
         return 0
@@ -58,6 +53,20 @@ def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # 
     if not found:
         click.echo("There are no forks. `handhold fork NAME -- COMMAND` makes one.")
     return 0
+
+
+def describe(fork: "Fork") -> ForkJSON:
+    stats = parse_stats(fork.diff())
+    added, removed = sum_stats(stats)
+    return ForkJSON(
+        name=fork.name,
+        created=fork.created,
+        running=fork.is_running,
+        files=count_files(stats),
+        added=added,
+        removed=removed,
+        last_run=format_last_run(fork),
+    )
 
 
 def format_last_run(fork: "Fork") -> LastRunJSON | None:

@@ -202,6 +202,9 @@ def _format_text_diff(name: str, change: FileChange, source: ContentSource) -> s
     try:
         before, after = (_decode_content(content, change.path, source) for content in (change.before, change.after))
     except LookupError:
+        refs = [side for side in (change.before, change.after) if isinstance(side, ContentRef)]
+        if all(ref.size > MAX_DIFFED_FILE_BYTES for ref in refs):
+            return _format_summary(name, change, source)
         return f"[{name}: its content is no longer kept]\n"
     except BinaryFile:
         return f"[{name}: {_describe_binary(change)}]\n"

@@ -1,7 +1,7 @@
 """Merges of forks: decided by the policy, committed and recorded like the changes of any call."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from handhold.core.errors import Denied, NotApproved, RollbackIncomplete, ToolError
@@ -24,8 +24,12 @@ class MergeCommitter:
         self._authorizer = authorizer
         self._reviewer = reviewer
 
-    def commit(self, arguments: Mapping[str, Any], effects: Effects) -> None:
-        """`arguments` are recorded with the call. Denied or NotApproved if the policy does not allow a change."""
+    def commit(self, arguments: Mapping[str, Any], effects: Effects, prepare: Callable[[], None]) -> tuple[str, int]:
+        """Commit the changes; returns the session and the number of the call in the journal.
+
+        `arguments` are recorded with the call. `prepare` is called once the changes are allowed, before any is made.
+        Denied or NotApproved if the policy does not allow a change.
+        """
         session = self._session
         call = Call(session.name, "", "", TOOL_NAME, json.dumps(arguments), session.dialect.name)
         seq = session.journal.begin(call)
@@ -41,6 +45,7 @@ class MergeCommitter:
                 seq=seq,
             )
             session.secret_files.learn_from(effects.files)
+            prepare()
             with session.journal.exclusive():
                 commit(
                     session.files,
@@ -62,3 +67,8 @@ class MergeCommitter:
             )
             raise
         session.confirm_change()
+        return session.name, seq
+
+    def is_undone(self, merge: tuple[str, int]) -> bool:
+        session, seq = merge
+        return bool(self._session.journal.find_changes(session, undone=True, call=seq, last=1))

@@ -5,6 +5,7 @@ at a time. So several calls with a command among them are undone step by step, n
 """
 
 import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from time import perf_counter
 from typing import Literal
@@ -42,6 +43,7 @@ from handhold.pipeline.transactions import commit, recover
 from handhold.progress import track
 
 Direction = Literal["undo", "redo"]
+MERGED_REF_PATH = re.compile(r".*/\.git/refs/handhold(?:/.*)?", re.DOTALL)
 
 
 class UndoService:
@@ -87,7 +89,7 @@ class UndoService:
         A file whose contents change gets the current time, so that build tools notice; with `keep_times`, its old
         time. A git index always gets its old time (`renewable_paths`).
         """
-        steps = [reverse_step(step) for step in reversed(self._steps(chosen))]
+        steps = [self._leave_changed_refs(reverse_step(step)) for step in reversed(self._steps(chosen))]
         used = find_used_repositories(steps, self._files)
         steps = [leave_objects(step, used) for step in steps]
         self._check_policy(steps)
@@ -131,6 +133,15 @@ class UndoService:
 
     def _steps(self, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
         return history.build_undo_steps(self._journal, chosen)
+
+    def _leave_changed_refs(self, step: UndoStep) -> UndoStep:
+        """Without refs of a merge that changed since, because git packed them: they stay, the rest can be undone."""
+        left = [
+            change
+            for change in step.files
+            if not MERGED_REF_PATH.fullmatch(change.path) or is_current(self._files, change.path, change.before)
+        ]
+        return UndoStep(step.entries, tuple(left or step.files))
 
     # --- whether the policy allows it
 

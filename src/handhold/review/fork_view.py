@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from handhold.backends.forks.fork_changes import ForkContents
-from handhold.core.errors import MergeConflict, ToolError
+from handhold.core.errors import ForkUnavailable, MergeConflict, ToolError
 from handhold.core.text.diff import compute_hunks
 from handhold.forks import Fork
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
 from handhold.review.display import format_duration
 from handhold.review.workspace import ReviewedWorkspace
@@ -83,7 +83,11 @@ def list_forks(workspace: ReviewedWorkspace) -> list[ForkView]:
     except ToolError:
         log_swallowed()
         return []
-    return [build_fork(fork) for fork in sorted(forks, key=lambda fork: -fork.created)]
+    views: list[ForkView] = []
+    for fork in reversed(forks):
+        with suppress_and_log(ForkUnavailable):  # dropped just now
+            views.append(build_fork(fork))
+    return views
 
 
 def count_forks(workspace: ReviewedWorkspace) -> int:

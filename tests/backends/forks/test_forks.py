@@ -8,15 +8,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.forks import fork_folder, fork_store
 from handhold.backends.forks.entries import TreeReader
-from handhold.backends.forks.fork_folder import ForkStore
 from handhold.backends.forks.fork_mount import RunningProgram, find_fork_bubblewrap
+from handhold.backends.forks.fork_store import ForkStore
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict, NotApproved
 from handhold.core.policy.rules import Rule
 from tests.backends.shell.forked import as_user
@@ -389,6 +391,140 @@ def test_files_that_were_added_to_a_deleted_folder_stay(who: str, place: Path):
     run(who, place, work)
 
 
+@pytest.mark.parametrize(
+    "second", ["rm -r old", "rm -r old; echo file >old", "mkdir old/deep; echo mine >old/deep/new"]
+)
+def test_what_the_workspace_adds_where_the_fork_sees_nothing_any_more_is_not_lost(tmp_path: Path, second: str):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "rm -r old/deep") == 0
+        (root / "old/deep/new").write_text("precious\n")
+        assert sh(box, "try", second) == 0
+        if second == "rm -r old":
+            box.fork("try").merge()
+        else:
+            with pytest.raises(MergeConflict):
+                box.fork("try").merge()
+    assert (root / "old/deep/new").read_text() == "precious\n"
+
+
+def test_a_file_that_a_folder_of_the_fork_hid_is_not_replaced(tmp_path: Path):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "rm -r old") == 0
+        (root / "old/deep/new").write_text("precious\n")
+        assert sh(box, "try", "mkdir old; echo file >old/deep") == 0
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+    assert (root / "old/deep/new").read_text() == "precious\n"
+
+
+BASE_TAKEN = {  # what the fork does, what the workspace does, and the path that both have
+    "a file where the fork has folders": ("mkdir -p old/d/e; echo 1 >old/d/e/f", "echo precious >old/d", "old/d"),
+    "the same at the top": ("mkdir -p d/e; echo 1 >d/e/f", "echo precious >d", "d"),
+    "a folder where the fork has a file": ("rm -r old; echo F >old", "echo N >old/new", "old"),
+}
+
+
+@pytest.mark.parametrize("how", BASE_TAKEN)
+def test_with_the_workspaces_side_everything_at_and_below_a_path_stays(tmp_path: Path, how: str):
+    root, (fork, base, path) = lay(tmp_path), BASE_TAKEN[how]
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", f"{fork}; echo new >other") == 0
+        subprocess.run(["sh", "-c", base], cwd=root, check=True)
+        before = tree(root)
+        with pytest.raises(MergeConflict) as caught:
+            box.fork("try").merge()
+        assert caught.value.paths == (str(root / path),)
+        assert box.fork("try").merge(take="base").paths == [str(root / "other")]
+        (root / "other").unlink()
+        assert tree(root) == before
+
+
+def test_folders_that_cannot_be_entered_are_shown_and_merged_with_their_mode(who: str, place: Path):
+    def work(box: Toolbox, root: Path) -> None:
+        script = "mkdir -p n/m; echo 1 >n/m/f; chmod 000 n/m; chmod 200 n; mkdir -m 000 empty; echo w >w; chmod 000 w"
+        assert sh(box, "try", script) == 0
+        seen = box.forks.get("try").inspect()
+        assert "n/m/f" in seen.diff
+        assert box.forks.get("try").merge(expected_digest=seen.digest).dropped
+        modes = [(root / name).stat().st_mode & 0o777 for name in ("n", "empty", "w")]
+        (root / "n").chmod(0o700)
+        assert [*modes, (root / "n/m").stat().st_mode & 0o777] == [0o200, 0, 0, 0]
+        (root / "n/m").chmod(0o700)
+        assert (root / "n/m/f").read_text() == "1\n"
+
+    run(who, place, work)
+
+
+@pytest.mark.root
+def test_a_link_with_another_owner_in_the_fork_and_another_target_in_the_workspace_is_a_conflict(tmp_path: Path):
+    root = lay(tmp_path)
+    (root / "link").symlink_to("b.txt")
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "chown -h 1:1 link") == 0
+        (root / "link").unlink()
+        (root / "link").symlink_to("src")
+        with pytest.raises(MergeConflict):
+            box.fork("try").merge()
+        box.fork("try").merge(take="fork")
+    assert ((root / "link").readlink(), (root / "link").lstat().st_uid) == (Path("b.txt"), 1)
+
+
+def test_a_folder_has_a_new_time_only_if_a_name_came_or_went(tmp_path: Path):
+    root = lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo 1 >src/new; rm old/deep/two; echo more >>old/one") == 0
+        for folder in (root / "src", root / "old/deep", root / "old", root):
+            os.utime(folder, (1, 1))
+        box.fork("try").merge()
+    changed = [(root / name).stat().st_mtime != 1 for name in ("src", "old/deep", "old", "")]
+    assert changed == [True, True, False, False]
+
+
+def test_the_mode_of_the_root_itself_is_named(tmp_path: Path):
+    root = lay(tmp_path)
+    root.chmod(0o755)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "chmod 700 .; echo 1 >new") == 0
+        report = box.fork("try").merge()
+        assert ("mode 700" in report.notes[0], report.dropped) == (True, False)
+        root.chmod(0o700)
+        assert box.fork("try").merge().dropped
+
+
+@needs_git
+def test_a_merge_makes_no_files_outside_the_forks_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root = lay(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo fork >>src/a.txt") == 0
+        (root / "src/a.txt").write_text(f"base\n{TEXT}")
+        box.fork("try").merge()
+    assert (root / "src/a.txt").read_text() == f"base\n{TEXT}fork\n"
+
+
+def test_a_text_that_changes_while_it_is_kept_is_no_ancestor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    root, read = lay(tmp_path), TreeReader.read_bytes
+
+    def change_and_read(reader: TreeReader, rel: str) -> bytes:
+        if rel == "b.txt":
+            (root / "b.txt").write_text("changed\n")
+        return read(reader, rel)
+
+    monkeypatch.setattr(TreeReader, "read_bytes", change_and_read)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "echo fork >>b.txt") == 0
+        assert not box.forks.get("try").folder.texts.exists()
+
+
+def test_a_file_that_is_too_large_to_show_is_described(tmp_path: Path):
+    lay(tmp_path)
+    with open_box(tmp_path) as box:
+        assert sh(box, "try", "head -c 5000000 /dev/zero >large") == 0
+        assert "[large: nothing -> a file (5,000,000 bytes)]\n" in box.fork("try").diff()
+
+
 # --- policy
 
 
@@ -536,7 +672,70 @@ def test_forks_are_made_and_dropped_at_the_same_time(tmp_path: Path):
         assert leftovers(tmp_path) == []
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "é", "a" * 65])
+def test_the_folder_of_all_forks_may_go_while_somebody_else_makes_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Whoever drops the last fork removes it."""
+    lay(tmp_path)
+    ensure, removed = fork_store.ensure_private_folder, list[Path]()
+
+    def ensure_and_remove(folder: Path) -> Path:
+        if folder.name == "forks" and len(removed) < 3:
+            removed.append(ensure(folder))
+            folder.rmdir()
+            if len(removed) == 2:
+                raise FileExistsError
+            return folder
+        return ensure(folder)
+
+    monkeypatch.setattr(fork_store, "ensure_private_folder", ensure_and_remove)
+    with open_box(tmp_path) as box:
+        box.forks.create("try").drop()
+        assert (len(removed), list(box.forks)) == (3, [])
+
+
+def test_a_fork_that_is_dropped_while_somebody_looks_is_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    lay(tmp_path)
+    with open_box(tmp_path) as box, ExitStack() as held:
+
+        def replace(_: float) -> None:
+            box.forks.store.remove(fork.folder)
+            held.close()
+            box.forks.create("try")
+
+        fork = box.forks.create("try")
+        held.enter_context(fork.folder.locked())
+        monkeypatch.setattr(fork_folder.time, "sleep", replace)
+        with pytest.raises(ForkUnavailable, match="no such fork"):
+            fork.drop()
+        with fork.folder.locked():
+            shutil.rmtree(fork.path)
+            with pytest.raises(ForkUnavailable, match="no such fork"):
+                fork.diff()
+
+
+def test_who_looks_at_a_fork_keeps_nobody_from_running_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    lay(tmp_path)
+    with open_box(tmp_path) as box, ExitStack() as looking:
+        fork = box.forks.create("try")
+        looking.enter_context(fork.folder.locked())
+        monkeypatch.setattr(fork_folder.time, "sleep", lambda _: looking.close())
+        assert fork.run(["true"]) == 0
+
+
+def test_a_name_leads_to_no_fork_of_another_workspace(tmp_path: Path):
+    lay(tmp_path)
+    (tmp_path / "other").mkdir()
+    with open_box(tmp_path) as box, Toolbox.open(tmp_path / "other", state=tmp_path / "state") as other:
+        fork = box.forks.create("try")
+        name = os.path.relpath(fork.path, other.forks.store.folder)
+        for each in (name, fork.path, f"../forks/{fork.name}", "."):
+            with pytest.raises(ForkUnavailable):
+                other.forks.get(each)
+        assert list(box.forks)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "-x", "merge", "start", "é", "a" * 65])
 def test_a_bad_name_is_refused(tmp_path: Path, name: str):
     (tmp_path / "work").mkdir()
     with open_box(tmp_path) as box, pytest.raises(ForkUnavailable):

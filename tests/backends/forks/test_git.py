@@ -8,7 +8,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.backends.forks import text_merge
-from handhold.core.errors import ForkUnavailable, MergeConflict
+from handhold.core.errors import Denied, ForkUnavailable, MergeConflict
 from tests.backends.shell.forked import as_user
 from tests.faults.trees import tree
 
@@ -54,11 +54,46 @@ def test_commits_arrive_as_refs_and_their_files_in_the_working_tree(who: str, pl
             assert git(root, "rev-parse HEAD") == head
             assert git(root, "log --format=%s refs/handhold/try/side").split() == ["third", "second", "first"]
             assert git(root, "status --porcelain").splitlines() == ["M a.txt", "?? c"]
-            assert git(root, "fsck --strict") == ""
+            assert git(root, "fsck --strict --no-dangling") == ""
             assert box.undo().ok
             assert (git(root, "status --porcelain"), git(root, "for-each-ref refs/handhold")) == (status, "")
 
     as_user(who, work)
+
+
+def test_an_undo_of_a_merge_leaves_objects_that_a_later_commit_uses(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+        box.fork("try").merge()
+        git(root, "commit -qam mine")
+        assert box.undo().ok
+        assert git(root, "fsck --strict --no-dangling") == ""
+        assert git(root, "show HEAD:a.txt") == "a\nb"
+        assert (root / "a.txt").read_text() == "a\n"
+
+
+def test_a_merge_can_be_undone_after_git_packed_its_refs(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+        box.fork("try").merge()
+        git(root, "gc -q")
+        assert box.undo().ok
+        assert (root / "a.txt").read_text() == "a\n"
+        assert git(root, "fsck --strict --no-dangling") == ""
+        assert box.redo().ok
+        assert (root / "a.txt").read_text() == "a\nb\n"
+
+
+def test_a_merge_that_the_policy_refuses_adds_no_objects(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+    before = tree(root)
+    with Toolbox.open(root, state=tmp_path / "state", policy="read-only") as box, pytest.raises(Denied):
+        box.forks.get("try").merge()
+    assert tree(root) == before
 
 
 def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
@@ -73,7 +108,7 @@ def test_a_repacked_repository_and_a_detached_head(who: str, place: Path):
             report = box.fork("try").merge()
             assert report.branches == ["refs/handhold/try/HEAD"]
             assert git(root, "log --format=%s refs/handhold/try/HEAD").split() == ["loose", "first"]
-            assert git(root, "fsck --strict") == ""
+            assert git(root, "fsck --strict --no-dangling") == ""
             assert git(root, "status --porcelain") == ""
 
     as_user(who, work)
@@ -111,6 +146,47 @@ def test_ignored_files_merge_only_if_asked_and_the_fork_is_kept_for_them(who: st
             assert (root / "build/out").exists()
 
     as_user(who, work)
+
+
+def test_a_kept_fork_brings_nothing_back_that_was_merged_before(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "echo fork >>a.txt; echo new >new; rm tracked.log; echo 1 >x.log")
+        assert not box.fork("try").merge().dropped
+        assert box.fork("try").diff() == ""
+        (root / "a.txt").write_text("a\n")
+        (root / "new").unlink()
+        (root / "tracked.log").write_text("again\n")
+        sh(box, "try", "echo other >other")
+        assert box.fork("try").merge().paths == [str(root / "other")]
+        assert ((root / "a.txt").read_text(), (root / "tracked.log").read_text()) == ("a\n", "again\n")
+
+
+def test_a_kept_fork_merges_what_it_changed_since(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    lines = [f"{n}\n" for n in range(9)]
+    (root / "a.txt").write_text("".join(lines))
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "sed -i s/1/one/ a.txt; echo 1 >x.log")
+        (root / "a.txt").write_text("".join([*lines, "base\n"]))
+        box.fork("try").merge()
+        sh(box, "try", "sed -i s/5/five/ a.txt")
+        box.fork("try").merge()
+        assert (root / "a.txt").read_text() == "0\none\n2\n3\n4\nfive\n6\n7\n8\nbase\n"
+
+
+def test_a_merge_that_was_undone_can_be_made_again(tmp_path: Path):
+    root = make_repository(tmp_path / "work")
+    with Toolbox.open(root, state=tmp_path / "state") as box:
+        sh(box, "try", "echo fork >>a.txt; rm tracked.log; echo 1 >x.log")
+        first = box.fork("try").merge()
+        sh(box, "try", "echo more >>a.txt")
+        second = box.fork("try").merge()
+        assert [second.paths, box.undo().ok, box.undo().ok] == [[str(root / "a.txt")], True, True]
+        assert (root / "a.txt").read_text() == "a\n"
+        assert "+fork\n+more\n" in box.fork("try").diff()
+        assert box.fork("try").merge().paths == first.paths
+        assert (root / "a.txt").read_text() == "a\nfork\nmore\n"
 
 
 def test_a_fork_of_a_linked_worktree_leaves_its_repository_alone(who: str, place: Path):
@@ -151,7 +227,7 @@ def test_without_git_texts_conflict_and_ignored_files_must_be_asked_for(
     root = make_repository(tmp_path / "work")
     with Toolbox.open(root, state=tmp_path / "state") as box:
         sh(box, "try", "echo fork >>a.txt")
-        monkeypatch.setattr("handhold.backends.forks.repositories.find_git", lambda: "")
+        monkeypatch.setattr("handhold.backends.forks.ignored_files.find_git", lambda: "")
         monkeypatch.setattr(text_merge, "find_git", lambda: "")
         with pytest.raises(ForkUnavailable, match="git is not installed"):
             box.fork("try").merge()

@@ -11,6 +11,7 @@ import os
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -56,9 +57,9 @@ class RootAncestors:
         present, hidden = {item.rel for item in items}, {item.rel for item in items if item.hides_base}
         for item in items:
             if item.rel not in self.records:
-                self.records[item.rel] = recorder.record(item)
+                self.records[item.rel] = ABSENT if _is_below(item.rel, self.hidden) else recorder.record(item)
         for rel in sorted(hidden - self.hidden):
-            for inner in _walk_folder(base, rel):
+            for inner in _walk_folder(base, rel, self.hidden):
                 if inner not in self.records:
                     self.records[inner] = recorder.record_deletion(inner)
         self.hidden = hidden
@@ -142,20 +143,22 @@ def keep_text(base: TreeReader, rel: str, entry: Entry, found: os.stat_result, t
         return
     data = base.read_bytes(rel)
     kept = texts / entry.hash
+    if sha256(data).hexdigest() != entry.hash:  # somebody just changed it
+        return
     if b"\0" not in data[:BINARY_SAMPLE_BYTES] and not kept.exists():
         ensure_private_folder(texts)
         write_atomically(kept, data)
 
 
-def _walk_folder(base: TreeReader, rel: str) -> Iterator[str]:
-    """Everything that the root has below a path."""
-    pending = [rel]
+def _walk_folder(base: TreeReader, rel: str, hidden: Collection[str]) -> Iterator[str]:
+    """Everything that the root has below a path, except below what was hidden: the fork never saw that."""
+    pending = [] if _is_below(rel, hidden) else [rel]
     while pending:
         folder = pending.pop()
         for name in base.list_names(folder):
             inner = f"{folder}/{name}"
             yield inner
-            if (found := base.stat(inner)) and stat.S_ISDIR(found.st_mode):
+            if inner not in hidden and (found := base.stat(inner)) and stat.S_ISDIR(found.st_mode):
                 pending.append(inner)
 
 
@@ -171,7 +174,10 @@ def _is_below(rel: str, folders: Collection[str]) -> bool:
 
 def save_ancestors(file: Path, roots: Mapping[str, RootAncestors]) -> None:
     packed = {
-        real: {"records": {rel: _pack(each) for rel, each in root.records.items()}, "hidden": sorted(root.hidden)}
+        real: {
+            "records": {rel: pack_ancestor(each) for rel, each in root.records.items()},
+            "hidden": sorted(root.hidden),
+        }
         for real, root in roots.items()
     }
     write_atomically(file, json.dumps(packed).encode())
@@ -183,19 +189,19 @@ def load_ancestors(file: Path) -> dict[str, RootAncestors]:
     except FileNotFoundError:
         return {}
     return {
-        real: RootAncestors({rel: _unpack(each) for rel, each in root["records"].items()}, {*root["hidden"]})
+        real: RootAncestors({rel: unpack_ancestor(each) for rel, each in root["records"].items()}, {*root["hidden"]})
         for real, root in packed.items()
     }
 
 
-def _pack(ancestor: Ancestor) -> Any:
+def pack_ancestor(ancestor: Ancestor) -> Any:
     if ancestor.entry is None:
         return ancestor.is_known
     entry, (mode, owner, attributes) = ancestor.entry, ancestor.entry.metadata
     return [entry.kind, mode, *owner, attributes, entry.hash, *(ancestor.stamp or ())]
 
 
-def _unpack(packed: Any) -> Ancestor:
+def unpack_ancestor(packed: Any) -> Ancestor:
     if isinstance(packed, bool):
         return ABSENT if packed else UNKNOWN
     kind, mode, uid, gid, attributes, hash, *stamp = packed

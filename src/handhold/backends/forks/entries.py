@@ -13,6 +13,7 @@ from handhold.backends.shell.overlay_xattrs import CAPABILITY_XATTR, strip_xattr
 
 FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+ACCESS_BITS = 0o500  # of a folder, to list what is in it and to open that
 CHUNK_BYTES = 1024 * 1024
 NOT_HASHED = "not hashed"  # equal to no hash: then only the identity tells whether the entry changed
 
@@ -46,44 +47,60 @@ class TreeReader:
     """Reads entries below a folder by relative path. The folder that was used last stays open."""
 
     def __init__(self, top: int, *, is_layer: bool = False) -> None:
-        """`top` is an open folder, which the caller closes. In a layer, files are opened whatever their mode."""
-        self._top = top
+        """`top` is an open folder, which the caller closes. In a layer, everything is opened whatever its mode."""
+        self.top = top
         self._is_layer = is_layer
         self._open_rel: str = ""
         self._open_fd: int = -1
+        self._modes: dict[int, int] = {}  # of open folders that had to be made accessible
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._open_fd >= 0:
-            os.close(self._open_fd)
-            self._open_fd = -1
+        self._close_folder()
 
     def open_folder(self, rel: str) -> int:
         """A descriptor that is valid until the next call; -1 if there is no such folder."""
         if not rel:
-            return self._top
+            if self._modes:
+                self._close_folder()
+            return self.top
         if self._open_fd >= 0 and rel == self._open_rel:
             return self._open_fd
-        fd = self._top
+        fd = self.top
         try:
             for name in rel.split("/"):
                 above, fd = fd, os.open(name, FOLDER_FLAGS, dir_fd=fd)
-                if above != self._top:
-                    os.close(above)
+                self._make_accessible(fd)
+                self._close(above)
         except (FileNotFoundError, NotADirectoryError):
-            if fd != self._top:
-                os.close(fd)
+            self._close(fd)
             return -1
         except BaseException:
-            if fd != self._top:
-                os.close(fd)
+            self._close(fd)
             raise
-        if self._open_fd >= 0:
-            os.close(self._open_fd)
+        self._close_folder()
         self._open_rel, self._open_fd = rel, fd
         return fd
+
+    def _make_accessible(self, fd: int) -> None:
+        """Give a folder of a layer a mode with which we can look into it, until it is closed."""
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        if self._is_layer and mode & ACCESS_BITS != ACCESS_BITS and os.geteuid():
+            os.chmod(f"/proc/self/fd/{fd}", mode | ACCESS_BITS)
+            self._modes[fd] = mode
+
+    def _close(self, fd: int) -> None:
+        if fd in self._modes:
+            os.chmod(f"/proc/self/fd/{fd}", self._modes.pop(fd))
+        if fd != self.top:
+            os.close(fd)
+
+    def _close_folder(self) -> None:
+        if self._open_fd >= 0:
+            self._close(self._open_fd)
+            self._open_fd = -1
 
     def stat(self, rel: str) -> os.stat_result | None:
         above, name = os.path.split(rel)
@@ -152,7 +169,7 @@ class TreeReader:
     def open(self, rel: str) -> int:
         """Open a file or folder for reading. The caller closes it."""
         above, name = os.path.split(rel)
-        folder = self.open_folder(above)
+        folder, name = self.open_folder(above), name or "."
         return self._open(folder, name, os.stat(name, dir_fd=folder, follow_symlinks=False))
 
     def _open(self, folder: int, name: str, found: os.stat_result) -> int:

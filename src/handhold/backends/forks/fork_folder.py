@@ -2,6 +2,7 @@
 
 forks/NAME/fork.json        when it was made, on which roots, and the last mount that is not recorded yet
            ancestors.json   what the roots had at the paths in the layers; texts/ has the contents of texts
+           merges.json      the merges after which it was kept
            last_run.json    the last command that ended in it
            layers/N/        the layer over the Nth root, with the work folder that an overlay needs; or a copy of the
                             root, with a list of what was copied
@@ -9,36 +10,35 @@ forks/NAME/fork.json        when it was made, on which roots, and the last mount
            lock             held while something runs in the fork, or somebody merges or drops it
 """
 
-import errno
 import fcntl
 import json
 import os
+import stat
 import time
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from secrets import token_hex
 
 from handhold.backends.files.os_errors import translate_os_errors
-from handhold.backends.files.roots import Root
-from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS, remove_tree
+from handhold.backends.files.staging_area import LIST_FLAGS, LOCK_FLAGS
 from handhold.backends.forks.ancestors import RootAncestors, load_ancestors, save_ancestors, write_atomically
-from handhold.backends.forks.copies import copy_root, list_changed, load_manifest, record_copy
-from handhold.backends.forks.entries import TreeReader, make_stamp
+from handhold.backends.forks.copies import list_changed, load_manifest, record_copy
+from handhold.backends.forks.entries import ACCESS_BITS, TreeReader, make_stamp
 from handhold.backends.forks.fork_layer import LayerItem, walk_layer
-from handhold.backends.shell.overlay import copy_root_metadata, read_clock_ns
-from handhold.backends.state.state_folder import FORK_FILE, ensure_private_folder
+from handhold.backends.forks.merged_ancestors import MergedAncestors
+from handhold.backends.shell.overlay import read_clock_ns
+from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import ForkUnavailable
 from handhold.logs import log_swallowed, suppress_and_log
 
-FORKS_FOLDER = "forks"  # in the state folder
-TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 INFO_FILE, ANCESTORS_FILE, TEXTS_FOLDER, LOCK_FILE = "fork.json", "ancestors.json", "texts", "lock"
-RUN_FILE, INNER_STATE_FOLDER = "last_run.json", "state"
+RUN_FILE, MERGES_FILE, INNER_STATE_FOLDER = "last_run.json", "merges.json", "state"
 SETTINGS_FOLDER = "ssh_config.d"
 UPPER, WORK, MANIFEST_FILE = "upper", "work", "copied.json"
+NO_SUCH_FORK = "there is no such fork"
+LOCK_WAIT_SECONDS, LOCK_POLL_SECONDS = 2.0, 0.01
 CLOCK_TOLERANCE_NS = 1_000_000_000  # by which two clocks may drift apart during a mount without having been set
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
@@ -73,6 +73,7 @@ class ForkInfo:
     roots: tuple[str, ...]  # the real paths of the overlaid folders, in order
     mount: MountStart | None = None  # the last one, until what it left is recorded
     is_copy: bool = False  # of the roots, because there can be no overlay here
+    modes: tuple[int, ...] = ()  # of the overlaid folders when it was made; none in forks of earlier versions
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,11 @@ class ForkFolder:
 
     @property
     def info(self) -> ForkInfo:
-        try:
+        with self._found_or_dropped():
             found = json.loads((self.folder / INFO_FILE).read_bytes())
-        except (FileNotFoundError, NotADirectoryError):
-            raise ForkUnavailable(self.name, "there is no such fork") from None
         mount = found["mount"] and MountStart(**found["mount"])
-        return ForkInfo(found["name"], found["created"], tuple(found["roots"]), mount, found.get("is_copy", False))
+        roots, modes = tuple(found["roots"]), tuple(found.get("modes", ()))
+        return ForkInfo(found["name"], found["created"], roots, mount, found.get("is_copy", False), modes)
 
     def save_info(self, info: ForkInfo) -> None:
         write_atomically(self.folder / INFO_FILE, json.dumps(asdict(info)).encode())
@@ -130,6 +130,10 @@ class ForkFolder:
         return self.folder / TEXTS_FOLDER
 
     @property
+    def merged_ancestors(self) -> MergedAncestors:
+        return MergedAncestors(self.folder / MERGES_FILE, self.folder / ANCESTORS_FILE)
+
+    @property
     def inner_state(self) -> Path:
         return self.folder / INNER_STATE_FOLDER
 
@@ -144,29 +148,44 @@ class ForkFolder:
     # --- the lock
 
     @contextmanager
-    def locked(self) -> Generator[int]:
-        """The lock as a descriptor, which a mount keeps open while it lives. ForkUnavailable if it is taken."""
-        with translate_os_errors(str(self.folder)):
-            try:
-                lock = os.open(self.folder / LOCK_FILE, LOCK_FLAGS, 0o600)
-            except (FileNotFoundError, NotADirectoryError):
-                raise ForkUnavailable(self.name, "there is no such fork") from None
+    def locked(self, *, wait_seconds: float = LOCK_WAIT_SECONDS) -> Generator[int]:
+        """The lock as a descriptor, which a mount keeps open while it lives. ForkUnavailable if it is taken.
+
+        It waits a little: whoever only looks at the fork has the lock, too.
+        """
+        with translate_os_errors(str(self.folder)), self._found_or_dropped():
+            lock = os.open(self.folder / LOCK_FILE, LOCK_FLAGS, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(lock)
-            raise ForkUnavailable(self.name, "something runs in it") from None
-        try:
-            if not (self.folder / INFO_FILE).exists():
-                raise ForkUnavailable(self.name, "there is no such fork")
+            self._acquire(lock, wait_seconds)
+            with self._found_or_dropped():
+                current = os.stat(self.folder / LOCK_FILE)
+            if not os.path.samestat(current, os.fstat(lock)):  # somebody dropped it, and made another one
+                raise ForkUnavailable(self.name, NO_SUCH_FORK)
             yield lock
         finally:
             os.close(lock)
 
+    def _acquire(self, lock: int, wait_seconds: float) -> None:
+        deadline = time.monotonic() + wait_seconds
+        while True:
+            try:
+                return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    raise ForkUnavailable(self.name, "something runs in it") from None
+            time.sleep(LOCK_POLL_SECONDS)
+
+    @contextmanager
+    def _found_or_dropped(self) -> Generator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError):
+            raise ForkUnavailable(self.name, NO_SUCH_FORK) from None
+
     @property
     def is_running(self) -> bool:
         try:
-            with self.locked():
+            with self.locked(wait_seconds=0):
                 return False
         except ForkUnavailable:
             return (self.folder / INFO_FILE).exists()
@@ -215,6 +234,10 @@ class ForkFolder:
         """What the fork changed in the Nth root."""
         return list_changed(layer, load_manifest(self.manifest(n))) if self.info.is_copy else _collect_items(layer)
 
+    def read_mode(self, n: int) -> int:
+        """The mode of the Nth root's own folder in the fork."""
+        return stat.S_IMODE(os.stat(self.upper(n)).st_mode)
+
     def compute_digest(self) -> str:
         """A digest of everything in the fork. It differs after any change, even one that was taken back.
 
@@ -224,19 +247,27 @@ class ForkFolder:
         for n in range(len(self.info.roots)):
             with self.open_layer(n) as layer:
                 found += [
-                    (n, os.fsencode(item.rel).hex(), item.is_deletion, make_stamp(item.found))
+                    (n, os.fsencode(item.rel).hex(), item.is_deletion, _make_lasting_stamp(item.found))
                     for item in self.list_items(n, layer)
                 ]
         return sha256(json.dumps(found).encode()).hexdigest()
 
     @contextmanager
     def open_layer(self, n: int) -> Generator[TreeReader]:
-        fd = os.open(self.upper(n), LIST_FLAGS)
+        with self._found_or_dropped():
+            fd = os.open(self.upper(n), LIST_FLAGS)
         try:
             with TreeReader(fd, is_layer=True) as reader:
                 yield reader
         finally:
             os.close(fd)
+
+
+def _make_lasting_stamp(found: os.stat_result) -> tuple[int, ...]:
+    """The stamp, without the ctime if we cannot open the entry with its mode: then reading it changes that."""
+    *stamp, ctime = make_stamp(found)
+    needed = ACCESS_BITS if stat.S_ISDIR(found.st_mode) else stat.S_IRUSR
+    return (*stamp, found.st_mode, ctime if found.st_mode & needed == needed else 0)
 
 
 def _collect_items(layer: TreeReader, attempts: int = 3) -> list[LayerItem]:
@@ -259,114 +290,5 @@ def open_base(real: str) -> Generator[TreeReader]:
     try:
         with TreeReader(fd) as reader:
             yield reader
-    finally:
-        os.close(fd)
-
-
-class ForkStore:
-    """The forks of a workspace."""
-
-    def __init__(self, state: Path) -> None:
-        self.state = state
-        self.folder = state / FORKS_FOLDER
-
-    def __iter__(self) -> Iterator[ForkFolder]:
-        """Every fork, the oldest first."""
-        found: list[tuple[float, ForkFolder]] = []
-        names = os.listdir(self.folder) if self.folder.exists() else ()
-        for each in (ForkFolder(self.folder / name) for name in sorted(names) if not name.startswith(".")):
-            with suppress_and_log(ForkUnavailable):  # dropped just now
-                found.append((each.info.created, each))
-        return (each for _, each in sorted(found, key=lambda pair: pair[0]))
-
-    def get(self, name: str) -> ForkFolder:
-        """ForkUnavailable if there is none of that name."""
-        fork = ForkFolder(self.folder / name)
-        if not (fork.folder / INFO_FILE).exists():
-            known = ", ".join(each.name for each in self)
-            raise ForkUnavailable(name, f"there is no such fork; there are {known}" if known else "there are no forks")
-        return fork
-
-    def create(self, name: str, roots: Sequence[Root], copy_since_ns: int | None = None) -> ForkFolder:
-        """A new fork of these folders. It appears at once, complete. With `copy_since_ns`, the time now, by copying."""
-        temporary = ForkFolder(self.folder / f"{TEMPORARY_PREFIX}{token_hex(8)}")
-        fork = ForkFolder(self.folder / name)
-        with translate_os_errors(str(self.folder)), self._exclusive(), ExitStack() as undo:
-            self.sweep()
-            ensure_private_folder(temporary.folder)
-            undo.callback(_remove, self.folder, temporary.name)
-            for n, root in enumerate(roots):
-                if copy_since_ns:
-                    ensure_private_folder(Path(temporary.upper(n)).parent)
-                    copy_root(root.real, temporary.upper(n), temporary.manifest(n), copy_since_ns)
-                    continue
-                ensure_private_folder(Path(temporary.upper(n)))
-                ensure_private_folder(Path(temporary.work(n)))
-                copy_root_metadata(temporary.upper(n), root)
-            ensure_private_folder(temporary.inner_state)
-            (temporary.inner_state / FORK_FILE).write_bytes(os.fsencode(name) + b"\n")
-            reals = tuple(root.real for root in roots)
-            temporary.save_info(ForkInfo(name, time.time(), reals, is_copy=copy_since_ns is not None))
-            try:
-                os.rename(temporary.folder, fork.folder)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                raise ForkUnavailable(name, "there is a fork of that name already") from error
-            undo.pop_all()
-        return fork
-
-    def drop(self, fork: ForkFolder) -> None:
-        """Remove a fork and everything in it. ForkUnavailable if something runs in it."""
-        with fork.locked():
-            self.remove(fork)
-
-    def remove(self, fork: ForkFolder) -> None:
-        """Call it with the fork's lock held."""
-        going = f"{TEMPORARY_PREFIX}{token_hex(8)}"
-        with translate_os_errors(str(fork.folder)):
-            with _locked_folder(fork.folder):
-                os.rename(fork.folder, self.folder / going)
-                _remove(self.folder, going)
-            with self._exclusive(), suppress_and_log(OSError):  # until the last one is gone
-                self.folder.rmdir()
-
-    @contextmanager
-    def _exclusive(self) -> Generator[None]:
-        """Alone with the folder, in which nobody else makes a fork, sweeps or removes the folder itself."""
-        while True:
-            ensure_private_folder(self.folder)
-            fd = os.open(self.folder, LIST_FLAGS)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-                if os.fstat(fd).st_nlink:  # else somebody just removed it
-                    yield
-                    return
-            finally:
-                os.close(fd)
-
-    def sweep(self) -> None:
-        """Remove what killed processes left."""
-        for name in os.listdir(self.folder):
-            if name.startswith(TEMPORARY_PREFIX):
-                with suppress_and_log(OSError), _locked_folder(self.folder / name):
-                    _remove(self.folder, name)
-
-
-@contextmanager
-def _locked_folder(folder: Path) -> Generator[None]:
-    """While it is removed: what looks abandoned is swept. BlockingIOError if somebody else removes it."""
-    fd = os.open(folder, LIST_FLAGS)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(fd)
-
-
-def _remove(folder: Path, name: str) -> None:
-    fd = os.open(folder, LIST_FLAGS)
-    try:
-        remove_tree(name, fd)
     finally:
         os.close(fd)

@@ -25,23 +25,31 @@ class MergeLayer:
         self._fork = fork
         self._base = base
         self._copier = TreeCopier(upper)
-        self._folders: list[tuple[str, os.stat_result]] = []  # those made so far, with the metadata that they get
+        # Those made so far, with the side whose metadata they get.
+        self._folders: list[tuple[str, TreeReader, os.stat_result]] = []
 
     def fill(self, placements: Mapping[str, Placement]) -> None:
         found = os.fstat(self._upper)
         for rel in sorted(placements):  # folders before what they contain
             self._make_parents(rel)
             self._place(rel, placements[rel])
-        for rel, status in reversed(self._folders):
+        changed = {os.path.dirname(rel) for rel, placed in placements.items() if self._adds_or_removes(rel, placed)}
+        for rel, side, status in reversed(self._folders):
             os.chmod(rel, stat.S_IMODE(status.st_mode), dir_fd=self._upper)
-            os.utime(rel, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=self._upper)
-        os.utime(self._upper, ns=(found.st_atime_ns, found.st_mtime_ns))
+            if side is self._fork or rel not in changed:
+                os.utime(rel, ns=(status.st_atime_ns, status.st_mtime_ns), dir_fd=self._upper)
+        if "" not in changed:
+            os.utime(self._upper, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+    def _adds_or_removes(self, rel: str, placed: Placement) -> bool:
+        """Whether a name comes or goes: then the folder around it has a new time, as after any other change."""
+        return placed.entry is None or self._base.stat(rel) is None
 
     def _make_parents(self, rel: str) -> None:
         for above in reversed([*iterate_parents(rel)]):
             with suppress(FileExistsError):
                 os.mkdir(above, 0o700, dir_fd=self._upper)
-                self._copy_folder_metadata(self._base, above, like=self._find_model(above))
+                self._copy_folder_metadata(self._base, self._find_model(above), above)
 
     def _place(self, rel: str, placed: Placement) -> None:
         above, name = os.path.split(rel)
@@ -53,7 +61,7 @@ class MergeLayer:
                 os.close(fd)
         elif placed.entry.kind == "folder":
             os.mkdir(rel, 0o700, dir_fd=self._upper)
-            self._copy_folder_metadata(self._fork, rel)
+            self._copy_folder_metadata(self._fork, rel, rel)
         elif placed.data is not None:
             self._write(rel, placed, placed.data)
         else:
@@ -81,14 +89,14 @@ class MergeLayer:
 
     def _find_model(self, rel: str) -> str:
         """The folder of the root whose metadata a folder gets: that at its path, or the nearest one above."""
-        return next(each for each in (rel, *iterate_parents(rel)) if self._base.open_folder(each) >= 0)
+        return next(each for each in (rel, *iterate_parents(rel), "") if self._base.open_folder(each) >= 0)
 
-    def _copy_folder_metadata(self, side: TreeReader, rel: str, like: str = "") -> None:
-        source = side.open(like or rel)
+    def _copy_folder_metadata(self, side: TreeReader, model: str, rel: str) -> None:
+        source = side.open(model)
         try:
             target = os.open(rel, LIST_FLAGS, dir_fd=self._upper)
             try:
-                self._folders.append((rel, _copy_or_fail(source, target)))
+                self._folders.append((rel, side, _copy_or_fail(source, target)))
                 os.fchmod(target, 0o700)  # until it is filled
             finally:
                 os.close(target)

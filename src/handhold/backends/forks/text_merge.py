@@ -24,12 +24,12 @@ def find_git() -> str:
     return shutil.which("git") or ""
 
 
-def merge_texts(ancestor: Path, fork: bytes, base: bytes) -> MergedText | None:
-    """None if git is not installed, or one of them is not a text."""
+def merge_texts(ancestor: Path, fork: bytes, base: bytes, scratch: Path) -> MergedText | None:
+    """None if git is not installed, or one of them is not a text. `scratch` is a folder for copies."""
     git = find_git()
     if not git:
         return None
-    with TemporaryDirectory(prefix="handhold-merge-") as folder:
+    with TemporaryDirectory(prefix="merge-", dir=scratch) as folder:
         ours, theirs = Path(folder, "fork"), Path(folder, "base")
         ours.write_bytes(fork)
         theirs.write_bytes(base)

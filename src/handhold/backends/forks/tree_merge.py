@@ -108,11 +108,12 @@ class TreeMerge:
         metadata = _merge_metadata(old.metadata, ours.metadata, theirs.metadata)
         if metadata is None:
             return PathConflict(rel, "its mode, owner or attributes were changed in both")
-        if ours.hash == theirs.hash or old.hash == ours.hash:
-            data = None if old.kind == "folder" else self._base.read_bytes(rel)
-            return Placement(Entry(ours.kind, metadata, theirs.hash), data)
+        if old.kind == "folder":
+            return Placement(Entry("folder", metadata))
         if old.kind != "file":
             return PathConflict(rel, "changed in both")
+        if ours.hash == theirs.hash or old.hash == ours.hash:
+            return Placement(Entry("file", metadata, theirs.hash), self._base.read_bytes(rel))
         if old.hash == theirs.hash:
             return Placement(Entry("file", metadata, ours.hash), self._layer.read_bytes(rel))
         merged = self._merge_texts(old.hash, self._layer.read_bytes(rel), self._base.read_bytes(rel))
@@ -138,7 +139,7 @@ class TreeMerge:
     def _place_parents(self) -> None:
         """A new entry needs a folder around it, also where the root has none any more."""
         for rel in sorted(rel for rel, placed in self.placements.items() if placed.entry is not None):
-            for above in iterate_parents(rel):
+            for above in iterate_parents(rel) if rel in self.placements else ():
                 placed = self.placements.get(above)
                 if (placed and placed.entry and placed.entry.kind == "folder") or self._is_base_folder(above):
                     break
@@ -146,7 +147,7 @@ class TreeMerge:
                 if self._base.stat(above) is not None:
                     conflict = PathConflict(above, "a folder in the fork, and changed in the workspace")
                     if not self._resolve(conflict, ours):
-                        self.placements.pop(rel, None)
+                        self._remove_below(above)
                         break
                 self.placements[above] = Placement(ours)
 
@@ -158,10 +159,8 @@ class TreeMerge:
             if self._is_base_folder(rel):
                 if self._is_kept(rel):
                     conflict = PathConflict(rel, "the workspace has a folder there with other files in it")
-                    if not self._resolve(conflict, placed.entry):
-                        continue
-                for inner in [each for each in self.placements if each.startswith(f"{rel}/")]:
-                    del self.placements[inner]
+                    self._resolve(conflict, placed.entry)
+                self._remove_below(rel)
 
     def _keep_filled_folders(self) -> None:
         """A folder is deleted only if everything in it is; what is in it then needs no placement of its own."""
@@ -172,6 +171,11 @@ class TreeMerge:
         gone = {rel for rel, placed in self.placements.items() if placed.entry is None}
         for rel in [rel for rel in gone if not gone.isdisjoint(iterate_parents(rel))]:
             del self.placements[rel]
+
+    def _remove_below(self, rel: str) -> None:
+        """Remove the placements in a folder: it stays as the root has it, or goes as a whole."""
+        for inner in [each for each in self.placements if each.startswith(f"{rel}/")]:
+            del self.placements[inner]
 
     def _is_base_folder(self, rel: str) -> bool:
         found = self._base.stat(rel)
