@@ -185,8 +185,9 @@ def test_a_path_that_flips_between_a_plain_and_a_hidden_file_never_shows_it(shel
         '    while not done: libc.renameat2(-100, b"a", -100, b"b", 2)\n'
         "threads = [threading.Thread(target=flip) for _ in range(2)]\n"
         "[each.start() for each in threads]\n"
-        "read = set()\n"
-        "for n in range(3000):\n"
+        "read, tries = set(), 0\n"
+        "while tries < 3000 or not read:\n"
+        "    tries += 1\n"
         '    try: read.add(open("a").read())\n'
         "    except OSError: pass\n"
         "done.append(1); print(sorted(read))"
