@@ -92,7 +92,8 @@ SERVERS = {
 
 def test_a_unix_socket_has_the_name_that_it_was_bound_to(shell: Bench):
     program = (
-        "import multiprocessing, os, socket\n"
+        "import os, socket\n"
+        "from multiprocessing.managers import SyncManager\n"
         "def bind(name):\n"
         "    s = socket.socket(socket.AF_UNIX); s.bind(name); s.listen()\n"
         "    c = socket.socket(socket.AF_UNIX); c.connect(s.getsockname())\n"
@@ -100,7 +101,7 @@ def test_a_unix_socket_has_the_name_that_it_was_bound_to(shell: Bench):
         "os.mkdir('d')\n"
         "for name in ('sock', 'd/sock', os.path.abspath('other'), os.environ['TMPDIR'] + '/sock', 'x' * 100): bind(name)\n"
         "if __name__ == '__main__':\n"
-        "    with multiprocessing.Manager() as manager: print(manager.list(['old']))\n"
+        "    with SyncManager(address='manager') as manager: print(manager.list(['old']))\n"
     )
     (shell.ws / "bind.py").write_text(program)
     assert shell.shows("python3 bind.py") == "True\n" * 5 + "['old']\n"

@@ -154,16 +154,17 @@ class StagingArea:
 
     def recover_interrupted(self, recover: Callable[[str], None]) -> None:
         """Call `recover` with the folder of each command that a dead process left with an undo log."""
-        try:
-            commands = os.listdir(self._open_folder)
-        except FileNotFoundError:
-            return
-        interrupted = [name for name in commands if os.path.lexists(self.path(f"{name}/{UNDO_LOG}"))]
-        if interrupted:
-            with translate_os_errors(self.folder), self._exclusive():
-                for command in interrupted:
-                    if not self._is_in_use(command):
-                        recover(self.path(command))
+        with translate_os_errors(self.folder):
+            try:
+                commands = os.listdir(self._open_folder)
+            except FileNotFoundError:
+                return
+            interrupted = [name for name in commands if os.path.lexists(self.path(f"{name}/{UNDO_LOG}"))]
+            if interrupted:
+                with self._exclusive():
+                    for command in interrupted:
+                        if not self._is_in_use(command):
+                            recover(self.path(command))
 
     def sweep_abandoned(self, needed: NeededSlots) -> None:
         """Remove what dead processes left of commands in progress, unless the journal needs it."""
