@@ -2,12 +2,15 @@
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from handhold import Toolbox
+from handhold.backends.files.workspace import Workspace
+from handhold.core.errors import PermissionDenied
+from handhold.core.facts import FolderEntry
 from tests.suites.machine import has_shadows
 
 pytestmark = pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
@@ -89,6 +92,38 @@ def test_the_first_commit_is_undone_with_its_objects(repository: Repository):
     repository.run("echo two > a; git commit -qam two")
     assert "Git objects" not in repository.undo()
     assert repository.list_objects() == before
+
+
+def test_links_in_the_git_folder_that_lead_outside_do_not_keep_a_commit_from_being_undone(repository: Repository):
+    (repository.root / ".git/hooks/outside").symlink_to("/etc/hostname")
+    (repository.root / ".git/loop").symlink_to("loop")
+    before = repository.list_objects()
+    repository.run("echo two > a; git commit -qam two")
+    repository.undo()
+    assert repository.list_objects() == before
+
+
+def test_objects_stay_if_nobody_can_tell_whether_they_are_needed(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+):
+    repository.run("echo two > a; git commit -qam two")
+    real = Workspace.list_folder
+
+    def list_folder(files: Workspace, path: str) -> Sequence[FolderEntry]:
+        if path.endswith("/refs/tags"):
+            raise PermissionDenied(path, "closed")
+        return real(files, path)
+
+    monkeypatch.setattr(Workspace, "list_folder", list_folder)
+    assert "Git objects stay in .git" in repository.undo()
+
+
+def test_a_folder_called_objects_is_no_repository(repository: Repository):
+    (repository.root / "src").mkdir()
+    repository.run("mkdir -p src/objects/ab; echo new > src/objects/ab/x")
+    (repository.root / "src/HEAD").write_text("somebody's\n")
+    assert "Git objects" not in repository.undo()
+    assert not (repository.root / "src/objects").exists()
 
 
 def test_an_undo_that_would_only_remove_an_object_leaves_it(repository: Repository):

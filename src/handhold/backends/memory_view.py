@@ -10,7 +10,7 @@ from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, Enco
 from handhold.backends.files.line_pages import WHOLE_READ_BYTES, build_page, count_lines
 from handhold.backends.files.roots import Root, Roots, split_names, unescape_existing_names
 from handhold.core.errors import IsDirectory, NotDirectory, NotFound, OutsideWorkspace, TooLarge, ToolError
-from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
+from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, FolderEntry, Page
 from handhold.core.plans import digest
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
@@ -103,9 +103,13 @@ class MemoryView:
         elsewhere = (other for other in self.files if basename(other).casefold() == name)
         return find_similar_paths(wanted, above, sorted(self.list_names(above)), elsewhere)
 
-    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
+    def list_folder(self, path: str) -> Sequence[FolderEntry]:
         name = self.resolve_name(path)
-        return [(each, self.is_directory(f"{name}/{each}")) for each in self.list_names(name)]
+        below = {each: f"{name}/{each}" if name else each for each in self.list_names(name)}
+        return [
+            FolderEntry(each, self.is_directory(inner), self._get_identity(inner).mtime_ns)
+            for each, inner in below.items()
+        ]
 
     def has_outside_link(self, path: str) -> bool:
         return False

@@ -28,6 +28,14 @@ class FileStat:
     link_count: int = 1
 
 
+class FolderEntry(NamedTuple):
+    """A name in a folder. If it is a link, the link itself is meant."""
+
+    name: str
+    is_folder: bool
+    mtime_ns: int
+
+
 @dataclass(frozen=True)
 class FileSnapshot:
     """A file's content at one moment."""

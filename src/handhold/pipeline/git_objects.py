@@ -5,13 +5,15 @@ example. Objects never change, and git removes those that nothing needs.
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from handhold.core.change_diff import shorten_path
+from handhold.core.errors import ToolError
 from handhold.core.history import UndoStep
 from handhold.core.plans import Directory, DirectoryMetadata, FileChange
 from handhold.core.ports.files import FileView
 from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.logs import log_swallowed
 
 OBJECT_PATH = re.compile(r"(.+)/objects/(?:[0-9a-f]{2}|pack|info)(?:/.*)?", re.DOTALL)
 
@@ -22,11 +24,7 @@ def find_used_repositories(steps: Sequence[UndoStep], files: FileView) -> set[st
     changes = [change for step in steps for change in step.files]
     paths = {change.path for change in changes if not isinstance(change.before, Directory | DirectoryMetadata)}
     folders = {folder for change in changes if (folder := _find_repository(change))}
-    return {
-        folder
-        for folder in folders
-        if files.stat(f"{folder}/HEAD") and any(_iter_written(folder, since, {*paths, f"{folder}/objects"}, files))
-    }
+    return {folder for folder in folders if _is_used(folder, since, paths, files)}
 
 
 def leave_objects(step: UndoStep, repositories: Collection[str]) -> UndoStep:
@@ -49,13 +47,22 @@ def _find_repository(change: FileChange) -> str | None:
     return match[1] if match else None
 
 
-def _iter_written(folder: str, since: float, known: Collection[str], files: FileView) -> Iterator[str]:
-    """Files in a folder that were written since, apart from what is known."""
-    for name, is_folder in files.list_folder(folder):
-        path = f"{folder}/{escape_ambiguous(name)}"
-        if path in known:
-            continue
-        if is_folder:
-            yield from _iter_written(path, since, known, files)
-        elif (stat := files.stat(path)) and stat.identity.mtime_ns >= since * 1e9:
-            yield path
+def _is_used(folder: str, since: float, known: Collection[str], files: FileView) -> bool:
+    """Whether a folder is a repository that was written to since; also if nobody can tell."""
+    try:
+        return {"HEAD", "refs"} <= {entry.name for entry in files.list_folder(folder)} and _is_written(
+            folder, since, {*known, f"{folder}/objects"}, files
+        )
+    except ToolError:
+        log_swallowed()
+        return True
+
+
+def _is_written(folder: str, since: float, known: Collection[str], files: FileView) -> bool:
+    """Whether a file in a folder was written since, apart from what is known."""
+    inside = [(f"{folder}/{escape_ambiguous(entry.name)}", entry) for entry in files.list_folder(folder)]
+    return any(
+        _is_written(path, since, known, files) if entry.is_folder else entry.mtime_ns >= since * 1e9
+        for path, entry in inside
+        if path not in known
+    )

@@ -1,11 +1,13 @@
-"""Find files by name below a root, within a short time limit."""
+"""List folders, and find files by name below a root, within a short time limit."""
 
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from stat import S_ISDIR
 from time import monotonic
 
 from handhold.backends.files.file_kinds import is_virtual
+from handhold.core.facts import FolderEntry
 from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
 from handhold.logs import log_swallowed
 
@@ -45,3 +47,13 @@ def list_folder(parts: Sequence[str], open_folder: Callable[[Sequence[str]], int
     except OSError:
         log_swallowed()
         return
+
+
+def list_entries(fd: int) -> list[FolderEntry]:
+    """What is in an open folder, which is closed."""
+    try:
+        with os.scandir(fd) as entries:
+            found = [(entry.name, entry.stat(follow_symlinks=False)) for entry in entries]
+        return [FolderEntry(name, S_ISDIR(status.st_mode), status.st_mtime_ns) for name, status in found]
+    finally:
+        os.close(fd)

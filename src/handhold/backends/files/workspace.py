@@ -30,7 +30,7 @@ from handhold.backends.files.line_pages import (
     read_chunks,
 )
 from handhold.backends.files.linked_names import LinkedNames
-from handhold.backends.files.name_search import find_by_name, list_folder
+from handhold.backends.files.name_search import find_by_name, list_entries, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
 from handhold.backends.files.root_scan import DenyCheck
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
@@ -50,7 +50,7 @@ from handhold.core.errors import (
     TooLarge,
     ToolError,
 )
-from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, Page
+from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, FolderEntry, Page
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent, digest
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.files import MAX_EDITABLE_BYTES, RESULTS_PATH, HiddenPaths, Transaction
@@ -148,14 +148,14 @@ class Workspace:
         wanted = "/".join([*above, name])
         while (siblings := self._list_names(root, above)) is None and above:
             above = above[:-1]
-        prefix = "" if root is self._roots.first else root.prefix
         elsewhere = find_by_name(name, partial(self._resolver.open_directory, root))
         found = find_similar_paths(wanted, "/".join(above), siblings or (), elsewhere)
-        return tuple(prefix + other for other in found)
+        return tuple(other if root is self._roots.first else root.prefix + other for other in found)
 
-    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
+    def list_folder(self, path: str) -> Sequence[FolderEntry]:
         root, rel_path = self._roots.locate(self.resolve(path))
-        return list(list_folder(split_names(rel_path), partial(self._resolver.open_directory, root)))
+        with translate_os_errors(path):
+            return list_entries(self._resolver.open_directory(root, split_names(rel_path)))
 
     def has_outside_link(self, path: str) -> bool:
         status = self.stat(path)
@@ -383,8 +383,8 @@ class Workspace:
         except OSError:
             log_swallowed()
             return None
-        found = list_folder(parts, partial(self._resolver.open_directory, root))
-        return [name for name, _ in islice(found, MAX_SIBLING_NAMES)]
+        found = islice(list_folder(parts, partial(self._resolver.open_directory, root)), MAX_SIBLING_NAMES)
+        return [name for name, _ in found]
 
 
 def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:

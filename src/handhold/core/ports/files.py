@@ -10,6 +10,7 @@ from handhold.core.facts import (
     FileIdentity,
     FileSnapshot,
     FileStat,
+    FolderEntry,
     Page,
 )
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent
@@ -75,8 +76,8 @@ class FileView(Protocol):
         """
         ...
 
-    def list_folder(self, path: str) -> Sequence[tuple[str, bool]]:
-        """Names in a folder, and which are folders; none if it cannot be listed."""
+    def list_folder(self, path: str) -> Sequence[FolderEntry]:
+        """What is in a folder."""
         ...
 
     def has_outside_link(self, path: str) -> bool:
