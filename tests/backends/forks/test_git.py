@@ -61,11 +61,15 @@ def test_commits_arrive_as_refs_and_their_files_in_the_working_tree(who: str, pl
     as_user(who, work)
 
 
+def merge_second_commit(box: Toolbox) -> None:
+    sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
+    box.fork("try").merge()
+
+
 def test_an_undo_of_a_merge_leaves_objects_that_a_later_commit_uses(tmp_path: Path):
     root = make_repository(tmp_path / "work")
     with Toolbox.open(root, state=tmp_path / "state") as box:
-        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
-        box.fork("try").merge()
+        merge_second_commit(box)
         git(root, "commit -qam mine")
         assert box.undo().ok
         assert git(root, "fsck --strict --no-dangling") == ""
@@ -76,8 +80,7 @@ def test_an_undo_of_a_merge_leaves_objects_that_a_later_commit_uses(tmp_path: Pa
 def test_a_merge_can_be_undone_after_git_packed_its_refs(tmp_path: Path):
     root = make_repository(tmp_path / "work")
     with Toolbox.open(root, state=tmp_path / "state") as box:
-        sh(box, "try", f"echo b >>a.txt; {GIT} commit -qam second")
-        box.fork("try").merge()
+        merge_second_commit(box)
         git(root, "gc -q")
         assert box.undo().ok
         assert (root / "a.txt").read_text() == "a\n"

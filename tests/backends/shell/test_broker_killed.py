@@ -55,6 +55,14 @@ def launch(desk: Desk, run: BrokeredRun, script: str) -> "subprocess.Popen[bytes
         prepared.close()
 
 
+def wait_for(file: Path) -> None:
+    """Until the command has created it."""
+    until = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @both_without_overlay
@@ -112,10 +120,7 @@ def test_what_survives_its_broker_can_change_nothing(desk: Desk):
     )
     before = facts(desk.ws, NEVER)
     broker = launch(desk, run, script)
-    until = time.monotonic() + 30
-    while not (desk.ws / "ready").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(desk.ws / "ready")
     broker.send_signal(signal.SIGKILL)
     broker.wait()
     (desk.ws / "survived").unlink(missing_ok=True)
@@ -130,10 +135,7 @@ def test_names_in_folders_of_the_command_are_recorded_before_they_appear(tmp_pat
     desk = Desk(tmp_path)
     run = BrokeredRun.create(desk.files.open_roots, desk.files.get_staging_area, scratch=desk.scratch)
     broker = launch(desk, run, "mkdir d; : >d/x; : >ready; sleep 30")
-    until = time.monotonic() + 30
-    while not (desk.ws / "ready").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    wait_for(desk.ws / "ready")
     broker.send_signal(signal.SIGKILL)
     broker.wait()
     (log,) = Path(desk.shelf.folder).glob(f"*/{UNDO_LOG}")

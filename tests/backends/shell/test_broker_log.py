@@ -15,7 +15,7 @@ from handhold.core.requests import Run
 from tests.backends.shell.forked import as_user
 from tests.backends.shell.shadows import Desk, both_without_overlay
 from tests.backends.shell.shells import bench
-from tests.backends.shell.test_broker_killed import launch
+from tests.backends.shell.test_broker_killed import launch, wait_for
 from tests.faults.disks import disk
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
@@ -40,12 +40,8 @@ def test_a_name_that_exists_is_never_recorded_as_one_that_will_appear(desk: Desk
 @both_without_overlay
 def test_what_others_put_in_place_of_a_renamed_file_stays_if_the_broker_is_killed(desk: Desk):
     run = BrokeredRun.create(desk.files.open_roots, desk.files.get_staging_area, scratch=desk.scratch)
-    broker = launch(desk, run, "echo x >t; mv t new; sleep 30")
-    until = time.monotonic() + 30
-    while not (desk.ws / "new").exists():
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    time.sleep(0.1)  # for the record of it
+    broker = launch(desk, run, "echo x >t; mv t new; : >ready; sleep 30")
+    wait_for(desk.ws / "ready")  # then the rename is recorded
     (desk.ws / "theirs").write_text("theirs\n")
     (desk.ws / "theirs").rename(desk.ws / "new")
     broker.kill()
