@@ -13,7 +13,6 @@ import pytest
 
 from handhold import Question, Toolbox
 from handhold.core.ports.approvals import ConsentName
-from handhold.pipeline.policy_review import MAX_UNASKED_LOSSES
 from tests.integration import coding_task
 from tests.suites.held_by import held_by  # noqa: F401 — a fixture
 
@@ -242,37 +241,20 @@ def test_c90_no_is_an_answer(ws: Path, opened: Opened):
 # --- effects
 
 
-def test_c90_to_lose_many_files_is_a_question_with_the_list(ws: Path, opened: Opened):
-    for n in range(MAX_UNASKED_LOSSES + 1):
-        (ws / f"{n}.txt").write_text(f"{n}\n")
-    person = Person("no", "once")
-    box = opened(approver=person, policy="edit")
-    reply = box.call("bash", {"command": "rm *.txt"})
-    assert reply.code == "NOT_APPROVED"
-    assert len(list(ws.iterdir())) == MAX_UNASKED_LOSSES + 1
-    assert person.asked[0].because.startswith(f"{MAX_UNASKED_LOSSES + 1} files would be deleted or overwritten")
-    assert len(person.asked[0].files) == MAX_UNASKED_LOSSES + 1
-    assert not person.asked[0].session, "it cannot be allowed for the next time"
+@pytest.mark.parametrize("has_approver", [False, True])
+def test_c90_w6_what_can_be_undone_is_not_asked_about_however_many_files_it_touches(
+    ws: Path, opened: Opened, has_approver: bool
+):
+    contents = {f"{n}.txt": f"{n}\n" for n in range(100)}
+    for name, content in contents.items():
+        (ws / name).write_text(content)
+    person = Person()
+    box = opened(policy="edit", **({"approver": person} if has_approver else {}))
     assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert not list(ws.iterdir())
-    assert box.undo().status == "success"
-
-
-def test_c90_what_the_session_made_it_may_throw_away(ws: Path, opened: Opened):
-    person = Person()
-    box = opened(approver=person, policy="edit")
-    assert box.call("bash", {"command": f"touch {{1..{MAX_UNASKED_LOSSES + 9}}}.txt"}).status == "success"
-    assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert not person.asked
-
-
-def test_c90_where_nobody_can_be_asked_many_files_go_and_can_come_back(ws: Path, opened: Opened):
-    for n in range(MAX_UNASKED_LOSSES + 1):
-        (ws / f"{n}.txt").write_text(f"{n}\n")
-    box = opened()
-    assert box.call("bash", {"command": "rm *.txt"}).status == "success"
     assert box.undo().status == "success"
-    assert len(list(ws.iterdir())) == MAX_UNASKED_LOSSES + 1
+    assert {each.name: each.read_text() for each in ws.iterdir()} == contents
 
 
 @pytest.mark.parametrize(("policy", "ran"), [("read-only", False), ("ask", False), ("edit", False), ("open", True)])

@@ -10,12 +10,10 @@ from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent,
 from handhold.core.policy.repositories import Repositories
 from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
 from handhold.core.tools import run
-from handhold.pipeline.approver import find_present_approver
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
 from handhold.pipeline.workspace_policy import severity
 
-MAX_UNASKED_LOSSES = 30  # files that existed before: losing more at once needs approval, if there is an approver
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
 CHANGES_KEY = "changes"  # the key of changes in the workspace that no rule or protected name covers
 
@@ -87,8 +85,6 @@ class PolicyReviewer:
         ]
         findings += [PolicyFinding(place, PRIVILEGED) for place in privileged]
         findings += [found for place in refused if (found := self.find_denial(place))]
-        if by_command and (loss := self._find_loss(files)):
-            findings.append(loss)
         return findings
 
     def review_reversal(self, files: Sequence[FileChange], within: Sequence[FileChange]) -> list[PolicyFinding]:
@@ -137,32 +133,6 @@ class PolicyReviewer:
         if repositories and (because := repositories.find_objection(place)) is not None:
             return because
         return self._protection.find_reason(place)
-
-    def _find_loss(self, files: Sequence[FileChange]) -> PolicyFinding | None:
-        """Many deleted or overwritten files that this session did not create, if there is somebody to ask.
-
-        Without an approver or a review page the change is applied; it can be undone like any other.
-        """
-        session = self._session
-        can_ask = find_present_approver(session.approver) is not None or session.approvals.is_reviewed()
-        if not can_ask or session.policy.name == "open":
-            return None
-        gone = [each for each in files if isinstance(each.before, StagedContent) and "/.git/" not in each.path]
-        total, lost = sum(map(_count_entries, gone)), 0
-        for change in gone if total > MAX_UNASKED_LOSSES else ():
-            lost += 0 if self._was_made_here(change) else _count_entries(change)
-            if lost > MAX_UNASKED_LOSSES:
-                most = MAX_UNASKED_LOSSES
-                because = f"{total} files would be deleted or overwritten, and more than {most} of them existed before"
-                return PolicyFinding(change.path, Decision(Verdict.ASK, because, "many files", "built in"))
-        return None
-
-    def _was_made_here(self, change: FileChange) -> bool:
-        """Whether this session created the lost content."""
-        before, session = change.before, self._session
-        return (
-            isinstance(before, StagedContent) and session.journal.last_writer(change.path, before.hash) == session.name
-        )
 
     def find_denial(self, place: str) -> PolicyFinding | None:
         """A rule that denies every change of a place to commands."""
@@ -233,7 +203,3 @@ def _gains_set_id(change: FileChange) -> bool:
 
     made = (change.mode or 0) & 0o6000 if change.before is None and change.after is not None else 0
     return bool((bits(change.after) | made) & ~bits(change.before))
-
-
-def _count_entries(change: FileChange) -> int:
-    return change.before.entry_count if isinstance(change.before, StagedContent) else 0
