@@ -75,11 +75,10 @@ class Proxy:
             return
         if not fds:
             return  # the command never started
-        with socket.socket(fileno=fds[0]) as listener:
-            listener.settimeout(_POLL_INTERVAL_SECONDS)
+        # `close` shuts it down, which wakes `accept`: the command has ended, and nobody waits for a time-out.
+        with suppress(OSError), self._track(socket.socket(fileno=fds[0])) as listener:
             while not self._closed.is_set():
-                with suppress(TimeoutError):
-                    self._accept(listener.accept()[0])
+                self._accept(listener.accept()[0])
 
     def _accept(self, client: socket.socket) -> None:
         worker = Thread(target=self._handle_connection, args=(client,), name="handhold-proxy-connection", daemon=True)
@@ -101,14 +100,14 @@ class Proxy:
                 self._workers.discard(current_thread())
 
     @contextmanager
-    def _track(self, connection: socket.socket) -> Generator[None]:
+    def _track(self, connection: socket.socket) -> Generator[socket.socket]:
         with connection:
             with self._lock:
                 if self._closed.is_set():
                     raise ConnectionAbortedError
                 self._connections.add(connection)
             try:
-                yield
+                yield connection
             finally:
                 with self._lock:
                     self._connections.discard(connection)
