@@ -166,6 +166,95 @@ def test_s2_so_does_a_read_of_what_is_not_text(tmp_path: Path, name: str):
         assert data[source("read.mtime")] == 1_700_000_000_123
 
 
+# --- what searches leave out
+
+LEFT_OUT = {
+    "src/app.py": "needle\n",
+    "src/dist/app.py": "needle\n",
+    "node_modules/lib/app.py": "needle\n",
+    "venv/app.py": "needle\n",
+    ".github/app.py": "needle\n",
+    ".secret.py": "needle\n",
+    ".ignore": "ignored.py\nlogs/\n",
+    "ignored.py": "needle\n",
+    "logs/app.py": "needle\n",
+}
+IGNORED = {"src/dist/app.py", "node_modules/lib/app.py", "venv/app.py", "ignored.py", "logs/app.py"}
+SHOWN_BY_FLAGS = {  # include_hidden, include_ignored
+    (False, False): {"src/app.py"},
+    (True, False): {"src/app.py", ".github/app.py", ".secret.py"},
+    (False, True): {"src/app.py"} | IGNORED,
+    (True, True): LEFT_OUT.keys() - {".ignore"},
+}
+ENGINES = ["ripgrep", "walk", "memory"]
+
+
+def open_with(engine: str, folder: Path, files: dict[str, str]) -> Toolbox:
+    if engine == "memory":
+        return Toolbox.in_memory(files, dialect="mycode", root="/ws", search_seconds=60)
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    workspace = Workspace([folder], store := SqliteStore.in_memory())
+    searcher = DiskSearch(workspace, engines=[engine])
+    return Toolbox.on(workspace, store, dialect="mycode", searcher=searcher, search_seconds=60)
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("pattern", ["**", "**/*.py", "{.*,*}/**/*.py"])
+def test_m3_glob_enters_hidden_and_heavy_folders_only_by_its_flags(tmp_path: Path, engine: str, pattern: str):
+    box = open_with(engine, tmp_path, LEFT_OUT)
+
+    def find(*, hidden: bool, ignored: bool) -> set[str]:
+        arguments = {"pattern": pattern, "include_hidden": hidden, "include_ignored": ignored}
+        return set(json.loads(box.call("Glob", arguments).text)["data"]["paths"]) - {".ignore"}
+
+    matched = find(hidden=True, ignored=True)
+    assert {"node_modules/lib/app.py", ".github/app.py"} <= matched
+    for (hidden, ignored), shown in SHOWN_BY_FLAGS.items():
+        assert find(hidden=hidden, ignored=ignored) == shown & matched, (hidden, ignored)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("include", ["", "**", "*.py"])
+def test_m3_grep_leaves_out_the_same_whatever_it_includes(tmp_path: Path, engine: str, include: str):
+    box = open_with(engine, tmp_path, LEFT_OUT)
+    arguments = {"pattern": "needle", **({"include": include} if include else {})}
+    matches = json.loads(box.call("Grep", arguments).text)["data"]["matches"]
+    assert [each["path"] for each in matches] == ["src/app.py"]
+    for folder in ("node_modules", "venv", ".github"):  # asked for by its path
+        form = json.loads(box.call("Grep", arguments | {"path": folder}).text)
+        assert [each["path"].split("/")[0] for each in form["data"]["matches"]] == [folder]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_m3_a_search_without_a_match_names_what_was_left_out(tmp_path: Path, engine: str):
+    more = {"node_modules/only.py": "y\n", ".only": "y\n"}
+    box = open_with(engine, tmp_path, dict.fromkeys(LEFT_OUT, "x\n") | more)
+    text = json.loads(box.call("Glob", {"pattern": "**/only.py"}).text)["text"]
+    assert text == f"{messages.NO_MATCH}\n(1 个文件被跳过: heavy folder)"
+    text = json.loads(box.call("Grep", {"pattern": "y"}).text)["text"]
+    assert text.startswith(messages.NO_MATCH)
+    assert "heavy folder" in text
+    assert "hidden" in text
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:])
+@pytest.mark.parametrize("left_out", ["node_modules/{}.py", ".cache/{}.py", "logs/{}.py", ".{}.py"])
+def test_m3_visited_entries_are_spent_on_what_may_be_shown(tmp_path: Path, engine: str, left_out: str):
+    files = {left_out.format(n): "" for n in range(50)}
+    box = open_with(engine, tmp_path, files | {"src/app.py": "", "src/z.py": "", ".ignore": "logs/\n"})
+    place = "/ws" if engine == "memory" else str(tmp_path)
+    request = Glob(pattern="**", limit=200, chars=10**6, sort="none", flags_decide=True)
+
+    def find(most: int) -> tuple[list[str], str]:
+        outcome = box.searcher.search(Search(request, place, 60, max_entries=most), visible=lambda _: True)
+        return [hit.place.removeprefix(f"{place}/") for hit in outcome.hits], outcome.abort_reason
+
+    assert find(3) == (["src/app.py", "src/z.py"], "")
+    assert find(2) == (["src/app.py"], "entries")
+
+
 # --- the bound on visited entries
 
 

@@ -179,6 +179,7 @@ class SearchRequest:
     path: str = "/"
     hidden: bool = False
     ignored: bool = False  # include ignored files and the default-ignored heavy folders
+    flags_decide: bool = False  # only `hidden` and `ignored` include such files and heavy folders; a glob never does
     limit: int
     chars: int
     cursor: str = ""

@@ -13,7 +13,7 @@ from handhold.backends.search.pages import LinePage
 from handhold.backends.search.search_folder import open_search_folder
 from handhold.backends.search.search_process import Deadline, EngineFailed
 from handhold.backends.search.search_run import MAX_FILE_BYTES, CountedFiles, LinesByFile, SearchCoverage, SearchRun
-from handhold.backends.search.tree_walk import DirectoryFiles, TreeWalk, build_overrides
+from handhold.backends.search.tree_walk import DirectoryFiles, TreeWalk, build_walk
 from handhold.core.errors import SystemFailure
 from handhold.core.facts import SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
@@ -110,16 +110,8 @@ class BuiltinSearchRun(SearchRun):
         return iter((FileBatch([(b"", self.name)]),)) if self.name else make_batches(self._iter_visible_files(deadline))
 
     def _iter_visible_files(self, deadline: Deadline) -> Iterator[DirectoryFiles]:
-        walk = TreeWalk(
-            self.tree,
-            self.place,
-            self.rules,
-            build_overrides(self.request),
-            self.request.hidden,
-            self.request.ignored,
-            deadline,
-            max_entries=self.max_entries,
-        )
+        walk = build_walk(self.tree, self.place, self.rules, self.request, deadline)
+        walk.max_entries = self.max_entries
         self.walks.append(walk)
         visible, place = self.folder.visible, self.folder.to_place
         for run in walk.iter_files():

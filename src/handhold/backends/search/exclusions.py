@@ -14,8 +14,9 @@ from handhold.backends.search.ignore_rules import load_folder_rules, load_parent
 from handhold.backends.search.search_folder import open_search_folder
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded
 from handhold.backends.search.tree_walk import TreeWalk, build_overrides
-from handhold.core.facts import SkippedFiles
+from handhold.core.facts import SkippedFiles, SkipReason
 from handhold.core.requests import Glob, Grep
+from handhold.core.text.default_ignores import find_default_skip_reason
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
 from handhold.logs import log_swallowed
@@ -29,8 +30,9 @@ def limit_coverage(until: float = inf, *, search_seconds: float = 0.0) -> float:
 
 
 class ExclusionRule(NamedTuple):
-    """Why a file is left out: by a line of an ignore file, or because it is hidden."""
+    """Why a file is left out: by a line of an ignore file, or by the name of the file or of a folder above it."""
 
+    reason: SkipReason = "hidden"
     source: str = ""
     line: int = 0
     pattern: str = ""
@@ -46,6 +48,7 @@ class ExclusionClassifier:
     overrides: Overrides
     hidden: bool
     ignored: bool
+    flags_decide: bool = False
     _by_folder: dict[bytes, tuple[ExclusionRule | None, IgnoreRules]] = field(
         default_factory=dict[bytes, tuple[ExclusionRule | None, IgnoreRules]]
     )
@@ -85,13 +88,25 @@ class ExclusionClassifier:
     def _find_entry_rule(
         self, rel_path: bytes, name: bytes, rules: IgnoreRules, *, is_directory: bool
     ) -> ExclusionRule | None:
-        if self.overrides.decide(rel_path + name, name, directory=is_directory):
+        if self.flags_decide:
+            reason = find_default_skip_reason(
+                os.fsdecode(name), is_directory=is_directory, hidden=self.hidden, ignored=self.ignored
+            )
+            if reason:
+                return ExclusionRule(reason)
+        elif self.overrides.decide(rel_path + name, name, directory=is_directory):
             return None
         place = os.fsencode(self.place.rstrip("/")) + b"/" + rel_path + name
         rule = rules.decide(place, name, directory=is_directory)
         if rule is None:
             return None if self.hidden or not name.startswith(b".") else ExclusionRule()
-        return None if rule.line.is_negated else ExclusionRule(rule.source, rule.line.number, rule.line.text)
+        line = rule.line
+        return None if line.is_negated else ExclusionRule("ignore file", rule.source, line.number, line.text)
+
+
+def build_classifier(tree: DirectoryTree, place: str, rules: IgnoreRules, request: Glob | Grep) -> ExclusionClassifier:
+    overrides = build_overrides(request)
+    return ExclusionClassifier(tree, place, rules, overrides, request.hidden, request.ignored, request.flags_decide)
 
 
 def iter_skipped(
@@ -105,9 +120,9 @@ def iter_skipped(
     """The files that a search would have covered if no rule had excluded them, by rule."""
     if request.hidden and request.ignored:
         return
-    overrides = build_overrides(request)
-    classifier = ExclusionClassifier(tree, place, rules, overrides, request.hidden, request.ignored)
-    walk = TreeWalk(tree, place, IgnoreRules(), Overrides((*overrides.globs, "!.git")), hidden=True, ignored=True)
+    classifier = build_classifier(tree, place, rules, request)
+    everything = Overrides((*classifier.overrides.globs, "!.git"))
+    walk = TreeWalk(tree, place, IgnoreRules(), everything, hidden=True, ignored=True)
     walk.deadline = Deadline(until)
     prefix = place.rstrip("/") + "/"
 
@@ -135,7 +150,9 @@ def count_files(
 ) -> FileCounts | None:
     """Counts all names: otherwise a pattern would reveal which names are hidden. None if there is no time to count."""
     overrides = Overrides(() if request.ignored else ("!.git",))
-    walk = TreeWalk(tree, place, rules, overrides, request.hidden, request.ignored, Deadline(until))
+    walk = TreeWalk(
+        tree, place, rules, overrides, request.hidden, request.ignored, request.flags_decide, Deadline(until)
+    )
     prefix = place.rstrip("/") + "/"
     seen = total = 0
     try:
@@ -173,5 +190,4 @@ def count_by_rule(
     except DeadlineExceeded:
         at_least = True
     for reason, files_hidden in found.most_common():
-        rule = "ignore file" if reason.source else "hidden"
-        yield SkippedFiles(rule, files_hidden, *reason, at_least=at_least)
+        yield SkippedFiles(reason.reason, files_hidden, *reason[1:], at_least=at_least)

@@ -20,7 +20,7 @@ from handhold.core.facts import SearchHit, SearchOutcome, SkippedFiles, SkipReas
 from handhold.core.plans import Search
 from handhold.core.requests import ListFiles
 from handhold.core.text.cursor import checksum
-from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
+from handhold.core.text.default_ignores import find_default_skip_reason
 from handhold.core.text.globs import GlobSet, parse_glob_line
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.logs import log_swallowed
@@ -191,9 +191,9 @@ class ListingRun:
             self.unreadable += 1
 
     def _find_skip_rule(self, name: str, kind: EntryKind) -> SkipReason | None:
-        if not self.request.ignored and name in DEFAULT_IGNORED_FOLDERS and kind == "directory":
-            return "heavy folder"
-        return "hidden" if not self.request.hidden and name.startswith(".") else None
+        request = self.request
+        is_directory = kind == "directory"
+        return find_default_skip_reason(name, is_directory=is_directory, hidden=request.hidden, ignored=request.ignored)
 
     def _is_ignored(self, rel_path: str, name: str, kind: EntryKind) -> bool:
         path, last = os.fsencode(rel_path + name), os.fsencode(name)

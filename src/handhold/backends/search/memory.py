@@ -15,7 +15,7 @@ from handhold.backends.search.ignore_rules import load_folder_rules
 from handhold.backends.search.listing import ListingRun
 from handhold.backends.search.search_folder import make_row
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EntryLimitReached
-from handhold.backends.search.tree_walk import TreeWalk, build_overrides
+from handhold.backends.search.tree_walk import build_walk
 from handhold.core.errors import NotDirectory, NotFound
 from handhold.core.facts import AbortReason, MatchRow, SearchHit, SearchOutcome, SkippedFiles
 from handhold.core.plans import Search
@@ -175,9 +175,7 @@ class MemorySearchRun:
             name = os.fsencode(self.search.place.removeprefix(self._prefix))
             yield FileBatch([(b"", name)], [self._read_file(name)])
             return
-        request, rules = self.request, self._rules
-        overrides = build_overrides(request)
-        walk = TreeWalk(self._tree, self._folder, rules, overrides, request.hidden, request.ignored, self.deadline)
+        walk = build_walk(self._tree, self._folder, self._rules, self.request, self.deadline)
         walk.max_entries = self.search.max_entries
         for rel_path, names in walk.iter_files():
             seen = [name for name in names if self.visible(self._to_place(rel_path + name))]

@@ -46,11 +46,14 @@ class RipgrepSearch:
         self, search: Search, visible: Callable[[str], bool], until: float, hidden_paths: HiddenPaths | None = None
     ) -> SearchOutcome:
         assert isinstance(search.request, Glob | Grep)
-        with open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name):
+        with (
+            open_search_folder(self._workspace, search.place, visible, hidden_paths) as (folder, name),
+            folder.open_tree() as tree,
+        ):
             if isinstance(search.request, Grep) and not name:
                 # Letting ripgrep itself skip larger ones would cost a sixth of the time of every search.
                 folder.max_file_bytes = MAX_FILE_BYTES
-            return RipgrepSearchRun(folder, name, search.request, until, self._program).run(search)
+            return RipgrepSearchRun(folder, name, search.request, until, self._program, tree).run(search)
 
 
 @dataclass
@@ -75,10 +78,13 @@ class RipgrepSearchRun(RipgrepCommand):
                 return self._list_names(deadline, *FILES_OPTIONS, *options)
 
     def _list_names(self, deadline: Deadline, *options: str) -> CountedFiles:
+        every = self.request.flags_decide
         with closing(self.stream_matches(deadline, options)) as output:
             for names in split_at_nul(output):
-                yield [
-                    (name.removeprefix(PATH_PREFIX), 0) for name in names if b".git" not in name or self._is_shown(name)
+                yield [  # a name without .git is checked only if there is more to check: there may be a million
+                    (name.removeprefix(PATH_PREFIX), 0)
+                    for name in names
+                    if (not every and b".git" not in name) or self.is_shown(name)
                 ]
 
     def _list_counts(self, deadline: Deadline, *options: str) -> CountedFiles:
@@ -87,7 +93,7 @@ class RipgrepSearchRun(RipgrepCommand):
             for piece in output:
                 *lines, rest = COUNT_LINE.split(rest + piece)
                 counted = zip(lines[1::3], lines[2::3], strict=True)
-                yield [(name.removeprefix(PATH_PREFIX), int(count)) for name, count in counted if self._is_shown(name)]
+                yield [(name.removeprefix(PATH_PREFIX), int(count)) for name, count in counted if self.is_shown(name)]
 
     def find_lines(self, page: LinePage, deadline: Deadline, files: Sequence[bytes] | None = None) -> LinesByFile:
         if files is None:
@@ -160,12 +166,8 @@ class RipgrepSearchRun(RipgrepCommand):
             self.stream_matches(deadline, (*build_context_options(page.request), max_count, *options), files)
         ) as output:
             for name, lines in group_by_file(output, explicit=bool(self.name)):
-                if self._is_shown(name):
+                if self.is_shown(name):
                     yield name.removeprefix(PATH_PREFIX), lines
-
-    def _is_shown(self, name: bytes) -> bool:
-        """Whether a file may be shown: git's own files are left out, even if an ignore file includes them."""
-        return bool(self.request.ignored or self.name) or b"/.git/" not in name + b"/"
 
     def stream_matches(
         self, deadline: Deadline, options: Sequence[str], files: Sequence[bytes] = ()

@@ -7,12 +7,17 @@ from dataclasses import dataclass, field
 from errno import EACCES, ENOENT, EPERM
 from functools import cached_property
 
+from handhold.backends.files.directory_tree import DiskTree
 from handhold.backends.search.confinement import confine
+from handhold.backends.search.exclusions import ExclusionClassifier, build_classifier
+from handhold.backends.search.ignore_rules import load_parent_rules
 from handhold.backends.search.ripgrep_binary import ENV, RipgrepBinary
 from handhold.backends.search.search_process import Deadline, EngineFailed, SearchProcess
 from handhold.backends.search.search_run import SearchRun
 from handhold.core.errors import BadGlob, BadRegex
 from handhold.core.requests import Glob, Grep
+from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
+from handhold.core.text.ignore import IgnoreRules
 
 BASE_OPTIONS = ("--no-config", "--no-ignore-global", "--no-ignore-messages", "--color=never", "--no-mmap")
 
@@ -36,6 +41,7 @@ class RipgrepCommand(SearchRun):
     """Runs ripgrep in the folder of a search, and classifies its errors."""
 
     program: RipgrepBinary
+    tree: DiskTree
     error_counts: Counter[int] = field(default_factory=Counter[int])  # by errno
 
     @property
@@ -60,6 +66,29 @@ class RipgrepCommand(SearchRun):
                 error_counts.update(self._confirm_errors(process.stderr))
             if process.exit_code not in (0, 1) and not (process.exit_code == 2 and ERROR_LINE.search(process.stderr)):
                 raise self._make_error(process.stderr.decode(errors="replace"), process.exit_code)
+
+    def is_shown(self, name: bytes) -> bool:
+        """Whether a file may be shown. Git's own files are left out, even if an ignore file includes them; and if the
+        flags decide, so are ignored files that ripgrep searched because a glob matches them."""
+        request = self.request
+        if self.name or (request.ignored and not request.flags_decide):
+            return True
+        if not request.ignored and b".git" in name and b"/.git/" in name + b"/":
+            return False
+        if not request.flags_decide or (isinstance(request, Grep) and not request.glob):
+            return True
+        rel_path, slash, last = name.removeprefix(PATH_PREFIX).rpartition(b"/")
+        return self.classifier.find_rule(rel_path + slash, last) is None
+
+    @cached_property
+    def classifier(self) -> ExclusionClassifier:
+        place = self.folder.to_place(b"").rstrip("/") or "/"
+        rules = (
+            IgnoreRules()
+            if self.request.ignored
+            else load_parent_rules(self.folder.workspace, place, self.folder.can_show_place)
+        )
+        return build_classifier(self.tree, place, rules, self.request)
 
     @cached_property
     def _confinement(self) -> list[str | bytes]:
@@ -98,6 +127,10 @@ def build_file_options(request: Glob | Grep, *, glob: str) -> list[str]:
         options.append(f"--glob={glob}")
     if not request.ignored and (request.hidden or can_match_git(glob)):
         options.append("--glob=!.git")  # last, so that it overrides the other
+    if request.flags_decide and not request.ignored:
+        options += (f"--glob=!{folder}/" for folder in sorted(DEFAULT_IGNORED_FOLDERS))
+    if request.flags_decide and not request.hidden:
+        options.append("--glob=!.*")
     return options
 
 

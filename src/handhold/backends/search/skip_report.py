@@ -10,14 +10,11 @@ from contextlib import closing
 from itertools import islice
 from time import monotonic
 
-from handhold.backends.search.exclusions import ExclusionClassifier, count_by_rule, limit_coverage
-from handhold.backends.search.ignore_rules import load_parent_rules
+from handhold.backends.search.exclusions import count_by_rule, limit_coverage
 from handhold.backends.search.ripgrep_command import PATH_PREFIX, RipgrepCommand, build_file_options
 from handhold.backends.search.search_process import Deadline, DeadlineExceeded, EngineFailed, split_at_nul
-from handhold.backends.search.tree_walk import build_overrides
 from handhold.core.facts import SkippedFiles
 from handhold.core.requests import Glob, Grep
-from handhold.core.text.ignore import IgnoreRules
 from handhold.logs import log_swallowed
 
 MAX_NAMES = 200_000  # with more files, names are not collected
@@ -42,12 +39,9 @@ class SkipReport:
     def _build(self, request: Glob | Grep) -> None:
         glob = request.glob if isinstance(request, Grep) else ""
         folder_errors: Counter[int] = Counter()  # no file is opened here, so these are folders
-        names = set(
-            islice(
-                self._list_names("--files", *build_file_options(request, glob=glob), error_counts=folder_errors),
-                MAX_NAMES,
-            )
-        )
+        options = build_file_options(request, glob=glob)
+        listed = self._list_names("--files", *options, error_counts=folder_errors)
+        names = set(islice(filter(self._run.is_shown, listed), MAX_NAMES))
         if len(names) == MAX_NAMES:
             return
         seen = sum(map(self._is_visible, names))
@@ -78,19 +72,9 @@ class SkipReport:
             for name in self._list_names(*everything, "--glob=!.git")
             if name not in names and self._is_visible(name)
         ]
-        folder = self._run.folder
-        place = folder.to_place(b"").rstrip("/") or "/"
-        with folder.open_tree() as tree:
-            rules = (
-                IgnoreRules() if request.ignored else load_parent_rules(folder.workspace, place, folder.can_show_place)
-            )
-            classifier = ExclusionClassifier(
-                tree, place, rules, build_overrides(request), request.hidden, request.ignored
-            )
-            ways = (name.rpartition(b"/") for name in others)
-            self.skipped += count_by_rule(
-                ((way + slash, name) for way, slash, name in ways), classifier, self._deadline
-            )
+        ways = (name.rpartition(b"/") for name in others)
+        files = ((way + slash, name) for way, slash, name in ways)
+        self.skipped += count_by_rule(files, self._run.classifier, self._deadline)
 
     def _count_binary(self, request: Grep) -> int:
         """Files that contain a NUL."""

@@ -14,6 +14,7 @@ from handhold.backends.files.directory_tree import DirectoryTree, TreeEntry
 from handhold.backends.search.ignore_rules import load_folder_rules
 from handhold.backends.search.search_process import Deadline, EntryLimitReached
 from handhold.core.requests import Glob, Grep
+from handhold.core.text.default_ignores import find_default_skip_reason
 from handhold.core.text.globs import Overrides
 from handhold.core.text.ignore import IgnoreRules
 from handhold.logs import log_swallowed
@@ -38,11 +39,13 @@ class TreeWalk:
     overrides: Overrides
     hidden: bool = False
     ignored: bool = False
+    flags_decide: bool = False  # see SearchRequest
     deadline: Deadline = field(default_factory=lambda: Deadline(inf))
     unstable_count: int = 0  # folders that have just disappeared
     unreadable: int = 0
     too_deep: int = 0
-    max_entries: int | None = None  # visited entries, counted when their folder is entered; None: all
+    max_entries: int | None = None  # visited entries, counted when their folder is entered; None: all. If the flags
+    # decide, entries that they exclude do not count
     visited: int = 0
     limit_reached: bool = False  # there are more than that
     _prefix: bytes = field(init=False)
@@ -94,12 +97,22 @@ class TreeWalk:
             rules = load_folder_rules(
                 self.tree, os.fsdecode(self._prefix + rel_path).rstrip("/") or "/", rel_path, entries, rules
             )
+        entries = sorted(entries)
+        if self.flags_decide:
+            entries = [entry for entry in entries if self._is_included_by_flags(rel_path, entry, rules)]
         entries = [entry for entry in self._visit(entries) if entry.kind in ("file", "directory")]
         return rel_path, rules, iter(self._filter_entries(rel_path, entries, rules))
 
+    def _is_included_by_flags(self, rel_path: bytes, entry: TreeEntry, rules: IgnoreRules) -> bool:
+        is_directory = entry.kind == "directory"
+        name = os.fsdecode(entry.name)
+        if find_default_skip_reason(name, is_directory=is_directory, hidden=self.hidden, ignored=self.ignored):
+            return False
+        rule = rules.decide(self._prefix + rel_path + entry.name, entry.name, directory=is_directory)
+        return rule is None or rule.line.is_negated
+
     def _visit(self, entries: list[TreeEntry]) -> list[TreeEntry]:
-        """These entries in order, as many as may still be visited."""
-        entries = sorted(entries)
+        """As many of these entries as may still be visited."""
         if self.max_entries is not None:
             left = self.max_entries - self.visited
             self.limit_reached = self.limit_reached or len(entries) > left
@@ -115,7 +128,9 @@ class TreeWalk:
             name, kind = entry
             is_directory = kind == "directory"
             included = verdict(rel_path + name, name, directory=is_directory) if has_overrides else None
-            if included is None:
+            if self.flags_decide:
+                included = included is not False
+            elif included is None:
                 rule = decide(prefix + name, name, directory=is_directory) if has_rules else None
                 if rule is None:
                     included = hidden or name[0] != 0x2E
@@ -124,6 +139,14 @@ class TreeWalk:
             if included:
                 kept.append(entry)
         return kept
+
+
+def build_walk(
+    tree: DirectoryTree, place: str, rules: IgnoreRules, request: Glob | Grep, deadline: Deadline
+) -> TreeWalk:
+    """The walk over what a request searches."""
+    overrides = build_overrides(request)
+    return TreeWalk(tree, place, rules, overrides, request.hidden, request.ignored, request.flags_decide, deadline)
 
 
 def build_overrides(request: Glob | Grep) -> Overrides:

@@ -1,4 +1,6 @@
-"""Folders that searches leave out by default."""
+"""What searches leave out by default: hidden entries, and folders that tools generate."""
+
+from handhold.core.facts import SkipReason
 
 DEFAULT_IGNORED_FOLDERS = frozenset(
     (
@@ -9,3 +11,10 @@ DEFAULT_IGNORED_FOLDERS = frozenset(
     )
 )
 """Folders that tools generate and nobody reads: left out unless requested."""
+
+
+def find_default_skip_reason(name: str, *, is_directory: bool, hidden: bool, ignored: bool) -> SkipReason | None:
+    """Why an entry is left out by its name; `hidden` and `ignored` tell what was requested. None if it is not."""
+    if is_directory and not ignored and name in DEFAULT_IGNORED_FOLDERS:
+        return "heavy folder"
+    return "hidden" if not hidden and name.startswith(".") else None

@@ -53,6 +53,7 @@ class MyCode(BaseDialect):
                     path=normalize_folder(a.get("path", "")),
                     hidden=a["include_hidden"],
                     ignored=a["include_ignored"],
+                    flags_decide=True,
                     limit=get_count(tool, a, "limit", maximum=MAX_ENTRIES) or MAX_ENTRIES,
                     chars=MAX_RESULT_CHARS,
                 )
@@ -61,6 +62,7 @@ class MyCode(BaseDialect):
                     pattern=a["pattern"],
                     path=normalize_folder(a.get("path", "")),
                     glob=a.get("include", ""),
+                    flags_decide=True,
                     regex=True,
                     ignore_case=not a["case_sensitive"],
                     mode="content",
