@@ -1,13 +1,18 @@
-"""Hub processes for tests."""
+"""Hubs for tests: processes, and one in a thread of this process."""
 
 import json
 import os
 import subprocess
 import sys
+import threading
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from handhold.hub.service import HubStores
+from handhold.http_listener.listener import bind_socket
+from handhold.hub.app import HubApp
+from handhold.hub.service import MAX_CONNECTIONS, HubStores, create_hub_listener
 from tests.hub.servers import Server, free_port, is_listening
 
 
@@ -67,3 +72,21 @@ class Hub(Server):
 
     def get_json(self, path: str, token: str):
         return json.loads(self.get(path, token))
+
+
+@contextmanager
+def serving(
+    stores: HubStores, lines: list[dict] | None = None, max_connections: int = MAX_CONNECTIONS
+) -> Iterator[int]:
+    """A hub on a port of this process."""
+    log = None if lines is None else lines.append
+    app = HubApp(stores.records, stores.tokens, stores.contents, log=log)
+    sock = bind_socket("127.0.0.1", 0)
+    server = create_hub_listener(app.asgi, max_connections=max_connections)
+    thread = threading.Thread(target=server.run_on, args=(sock, lambda: None), daemon=True)
+    thread.start()
+    try:
+        yield sock.getsockname()[1]
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join(20)

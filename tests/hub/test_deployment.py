@@ -1,11 +1,12 @@
 """`deploy/hub`: the manifests by Kubernetes' schemas, and the configuration of HAProxy before two real hubs."""
 
 import http.client
+import socket
 import ssl
 import subprocess
 import tomllib
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import kubernetes_validate
@@ -73,6 +74,8 @@ def front(tmp_path: Path) -> Iterator[tuple[int, int]]:
         "bind :8790": f"bind 127.0.0.1:{plain}",
         "bind :8443": f"bind 127.0.0.1:{encrypted}",
         "/etc/haproxy/hub.pem": str(certificate),
+        "timeout http-request 10s": "timeout http-request 1s",
+        "sc0_conn_cur gt 4096": "sc0_conn_cur gt 20",
         **{f"hub{n}:8790": f"127.0.0.1:{hub.port}" for n, hub in enumerate(hubs, 1)},
     }
     config = (FOLDER / "haproxy.cfg").read_text()
@@ -106,3 +109,24 @@ def test_haproxy_serves_the_hubs_with_and_without_tls_and_keeps_the_metrics_insi
     for path in ("/metrics", "/metrics?x=1", "/%6detrics", "/%6D%65trics", "/metrics/"):
         assert get_status(plain, path) == 403, path
         assert get_status(encrypted, path, unverified) == 403, path
+
+
+def test_h5_haproxy_closes_connections_with_slow_headers_and_bounds_those_of_one_address(front: tuple[int, int]):
+    plain, _ = front
+    wait_until(lambda: get_status(plain, "/readyz") == 200, "a hub behind HAProxy")
+    with ExitStack() as opened:
+        lines = [opened.enter_context(socket.create_connection(("127.0.0.1", plain), timeout=30)) for _ in range(30)]
+        for line in lines:
+            with suppress(OSError):  # refused already
+                line.sendall(b"GET /readyz HTTP/1.1\r\nHost: x\r\nX-A: ")
+        answers = [receive_all(line) for line in lines]
+    assert {answer[:12] for answer in answers} == {b"HTTP/1.1 408", b""}
+    assert answers.count(b"") >= 5  # its threads do not accept in order
+    wait_until(lambda: get_status(plain, "/readyz") == 200, "room for a connection")
+
+
+def receive_all(line: socket.socket) -> bytes:
+    """Until it is closed."""
+    with suppress(ConnectionError):
+        return b"".join(iter(lambda: line.recv(1000), b""))
+    return b""

@@ -1,6 +1,5 @@
 """What one sender may take from a hub: memory, time, and answers."""
 
-import asyncio
 import http.client
 import io
 import json
@@ -12,14 +11,13 @@ import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-import uvicorn
 from starlette.testclient import TestClient
 
 from handhold.backends.state.records import IntentRecord, encode_record
@@ -33,6 +31,7 @@ from handhold.core.shipped_records import (
     estimate_memory,
     parse_batch,
 )
+from handhold.http_listener import protocol
 from handhold.hub import postgres_pool, request_bodies, shipped_contents
 from handhold.hub.app import HubApp
 from handhold.hub.object_contents import ObjectContents
@@ -44,6 +43,7 @@ from handhold.hub.shipped_changes import ShippedChanges
 from handhold.hub.shipped_contents import ShippedContents
 from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
+from tests.hub.hubs import serving
 from tests.hub.servers import Postgres, wait_until
 from tests.suites.record_store_suite import batch, call_records, encode_chain, journal
 
@@ -54,22 +54,6 @@ pytestmark = pytest.mark.timeout(120)
 def stores(tmp_path: Path) -> Iterator[HubStores]:
     with open_stores(str(tmp_path / "hub"), "") as stores:
         yield stores
-
-
-@contextmanager
-def serving(stores: HubStores, lines: list[dict] | None = None) -> Iterator[int]:
-    """A hub on a port of this process."""
-    log = None if lines is None else lines.append
-    app = HubApp(stores.records, stores.tokens, stores.contents, log=log)
-    sock = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app.asgi, log_level="warning", lifespan="off"))
-    thread = threading.Thread(target=asyncio.run, args=(server.serve([sock]),), daemon=True)
-    thread.start()
-    try:
-        yield sock.getsockname()[1]
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join(20)
 
 
 def post_records(port: int, token: str, lines: list[bytes]) -> tuple[int, dict]:
@@ -106,7 +90,7 @@ def test_a_sender_that_stops_does_not_keep_others_from_sending(stores: HubStores
 
 @pytest.mark.parametrize("request_line", ["POST /v1/records", f"PUT /v1/contents/{'0' * 64}"])
 def test_a_body_that_does_not_arrive_is_given_up(stores: HubStores, monkeypatch: pytest.MonkeyPatch, request_line: str):
-    monkeypatch.setattr(request_bodies, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(protocol, "BODY_GRACE_SECONDS", 0.5)
     token = stores.tokens.create_token(1, "agent", "w").token
     with serving(stores) as port, closing(start_body(port, token, 1000, request_line)) as sender:
         answer = b"".join(iter(lambda: sender.recv(1000), b""))  # until the hub closes the connection
@@ -115,8 +99,8 @@ def test_a_body_that_does_not_arrive_is_given_up(stores: HubStores, monkeypatch:
 
 
 def test_a_slow_body_arrives_if_it_is_not_too_slow(stores: HubStores, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_bodies, "GRACE_SECONDS", 1.0)
-    monkeypatch.setattr(request_bodies, "MIN_BYTES_PER_SECOND", 200)
+    monkeypatch.setattr(protocol, "BODY_GRACE_SECONDS", 1.0)
+    monkeypatch.setattr(protocol, "BODY_BYTES_PER_SECOND", 200)
     token, body = stores.tokens.create_token(1, "agent", "w").token, b"\n".join(journal(1))
     with serving(stores) as port, closing(socket.create_connection(("127.0.0.1", port), timeout=20)) as sender:
         head = (

@@ -17,7 +17,8 @@ from playwright.sync_api import Browser, BrowserContext, Page
 
 from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.ports.approvals import Effect, PendingApproval
-from handhold.review.server import ReviewServer, bind_loopback
+from handhold.http_listener.listener import bind_socket
+from handhold.review.server import ReviewServer
 from handhold.review.workspace import ReviewedWorkspace
 from tests.server.hosting import Shop, text_of
 
@@ -162,7 +163,7 @@ def make_shop(folder: Path) -> Shop:
 @contextmanager
 def reviewing(shop: Shop, by: str = "ann@desk") -> Generator[Reviewed]:
     workspace = ReviewedWorkspace([str(shop.root)], shop.state)
-    server = ReviewServer(workspace, bind_loopback("127.0.0.1", 0), by)
+    server = ReviewServer(workspace, bind_socket("127.0.0.1", 0), by)
     ready = threading.Event()
     thread = threading.Thread(target=lambda: server.run(ready.set))
     thread.start()

@@ -256,7 +256,7 @@ def test_a_client_that_sends_its_body_slowly_is_sent_away_and_the_others_do_not_
 
 
 def test_a_client_that_drips_its_headers_is_sent_away(web: Web, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("handhold.server.listener.HEADERS_TIMEOUT_SECONDS", 0.5)
+    monkeypatch.setattr("handhold.http_listener.protocol.HEADERS_TIMEOUT_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.1", web.port), timeout=20) as line:
         line.sendall(b"POST /mcp HTTP/1.1\r\n")
         until(partial(dripped, line))

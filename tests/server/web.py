@@ -11,8 +11,8 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+from handhold.http_listener.listener import bind_socket, create_listener
 from handhold.server.http import HTTPApp
-from handhold.server.listener import bind_socket, create_listener
 from handhold.server.server_config import ServerConfig
 from handhold.server.tokens import AccessToken, AccessTokens, hash_token
 
@@ -37,7 +37,9 @@ class Web:
 def served(tokens: AccessTokens, *, grace: float = 5.0, **how: Any) -> Generator[Web]:
     face = HTTPApp(tokens, **how)
     at = bind_socket("127.0.0.1", 0)
-    server = create_listener(face, grace=grace)
+    server = create_listener(
+        face, max_connections=face.limits.max_connections, grace=grace, on_stop=face.stop_accepting
+    )
     loop = asyncio.new_event_loop()
     thread = Thread(target=lambda: loop.run_until_complete(server.serve(sockets=[at])))
     thread.start()

@@ -29,15 +29,16 @@ def review(listen: str, no_browser: bool, root: tuple[Path, ...], state: Path | 
     this machine only. Stop the page with Ctrl+C; the agents go on.
     """
     host, port = parse_loopback(listen)
-    from handhold.review.server import ReviewServer, bind_loopback
+    from handhold.http_listener.listener import bind_socket
+    from handhold.review.server import ReviewServer
     from handhold.review.workspace import ReviewedWorkspace
 
     try:
-        sock = bind_loopback(host, port or PREFERRED_PORT if not listen else port)
+        sock = bind_socket(host, port or PREFERRED_PORT if not listen else port)
     except OSError as error:
         if listen:
             raise click.ClickException(f"Cannot listen on {listen}: {error.strerror}") from error
-        sock = bind_loopback(host, 0)
+        sock = bind_socket(host, 0)
     workspace = ReviewedWorkspace([str(each) for each in root or (default_root(state),)], state)
     try:
         server = ReviewServer(workspace, sock, get_user_at_host())

@@ -99,10 +99,9 @@ def serve(
     except SettingsBroken as error:
         raise click.ClickException(format_error(error)) from error
 
+    from handhold.http_listener.listener import bind_socket, create_listener, tune_process
     from handhold.server.admission import ServerLimits
     from handhold.server.http import LOOPBACK_HOSTS, HostAllowlist, HTTPApp, log_to_stderr
-    from handhold.server.listener import bind_socket
-    from handhold.server.listener import listen as run_listener
 
     hosts = tuple(name.lower() for name in (*LOOPBACK_HOSTS, *allow_host))
     origins = tuple(url.lower().rstrip("/") for url in (*HostAllowlist.origins, *allow_origin))
@@ -126,7 +125,9 @@ def serve(
         if printed_token:
             click.echo(f"Token: {printed_token}", err=True)
 
-    run_listener(app, sock, grace=grace, on_ready=ready)
+    listener = create_listener(app, max_connections=app.limits.max_connections, grace=grace, on_stop=app.stop_accepting)
+    tune_process()
+    listener.run_on(sock, ready)
 
 
 def resolve_tokens(default: "ServerConfig", file: str, *, no_token: bool) -> "tuple[AccessTokens, str]":

@@ -22,6 +22,11 @@ class Access:
     workspace: int | None  # None: all workspaces of the tenant
     workspace_name: str | None = None
 
+    @property
+    def client(self) -> str:
+        """Whose connections are counted together."""
+        return f"tenant {self.tenant}"
+
 
 @dataclass(frozen=True)
 class NewToken:

@@ -46,6 +46,7 @@ from handhold.core.shipped_records import (
     is_hash,
     parse_batch,
 )
+from handhold.http_listener.listener import assign_client
 from handhold.hub.access import ROLES, Access, Role, TokenStore
 from handhold.hub.access_cache import AccessCache
 from handhold.hub.http_errors import HubHTTPError, not_found, unauthorized
@@ -144,6 +145,8 @@ class HubApp:
         if access is None:
             raise unauthorized()
         request.state.access = access
+        if not assign_client(request.scope.get("state", {}), access.client):
+            raise HubHTTPError(503, "BUSY", "the tenant has too many connections", RETRY_AFTER_SECONDS)
         if access.role not in roles:
             raise HubHTTPError(403, "FORBIDDEN", f"this needs a token with the role {' or '.join(roles)}")
         return access

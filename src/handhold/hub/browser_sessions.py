@@ -23,6 +23,10 @@ class HubSession:
     access: Access
     csrf: str = field(repr=False)
 
+    @property
+    def client(self) -> str:
+        return self.access.client
+
 
 class BrowserSessions:
     """Thread-safe."""

@@ -16,8 +16,6 @@ class HubHTTPError(Exception):
         headers = {} if self.retry_after is None else {"retry-after": str(self.retry_after)}
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
-        if self.status == 408:
-            headers["connection"] = "close"  # the rest of the body is not read
         return JSONResponse({"error": self.code, "message": self.message, **self.facts}, self.status, headers)
 
 

@@ -8,12 +8,12 @@ from ipaddress import ip_address
 from pathlib import Path
 from threading import Event, Thread
 
-import uvicorn
 from psycopg import Error as PostgresError
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from handhold.core.ports.record_store import RecordStore
+from handhold.http_listener.listener import Listener, bind_socket, create_listener, tune_process
 from handhold.hub.access import TokenStore
 from handhold.hub.app import HubApp, LogLine, log_to_stderr
 from handhold.hub.browser_sessions import BrowserSessions
@@ -26,7 +26,8 @@ from handhold.hub.tenants import PostgresTenants
 
 UPKEEP_SECONDS = 3600
 KEEP_ALIVE_SECONDS = 120  # longer than an idle uplink keeps its connection
-MAX_BACKLOG = 4096
+GRACE_SECONDS = 10  # for requests under way, when a hub is stopped
+MAX_CONNECTIONS = 16_384  # a tenant gets half of them, whoever has not shown a token a quarter
 
 
 @dataclass(frozen=True)
@@ -113,30 +114,29 @@ def serve(
     on_ready: Callable[[str], None],
 ) -> None:
     """Serve until SIGTERM or SIGINT. `review_url` is how browsers reach the review page."""
-    config = uvicorn.Config(
-        "",
-        host,
-        port,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=10,
-        backlog=MAX_BACKLOG,
-    )
-    sock = config.bind_socket()
+    sock = bind_socket(host, port)
     name, bound = sock.getsockname()[:2]
-    config.app = build_app(stores, origins=list_origins(name, bound, review_url), log=log)
-    server = uvicorn.Server(config)
+    app = build_app(stores, origins=list_origins(name, bound, review_url), log=log)
+    listener = create_hub_listener(app)
     stopped = Event()
     upkeep = Thread(target=_keep_up, args=(stores.upkeep, stopped), daemon=True)
     upkeep.start()
-    on_ready(f"http://{name}:{bound}")
+    tune_process()
+    address = f"[{name}]" if ":" in name else name
     try:
-        server.run([sock])
+        listener.run_on(sock, lambda: on_ready(f"http://{address}:{bound}"))
     finally:
         stopped.set()
+
+
+def create_hub_listener(app: ASGIApp, *, max_connections: int = MAX_CONNECTIONS) -> Listener:
+    return create_listener(
+        app,
+        max_connections=max_connections,
+        grace=GRACE_SECONDS,
+        keep_alive=KEEP_ALIVE_SECONDS,
+        has_lifespan=False,
+    )
 
 
 def _keep_up(work: Callable[[], None], stopped: Event) -> None:

@@ -21,6 +21,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from handhold.backends.state.approval_rules import TYPED_ID_TABLE, new_id
+from handhold.http_listener.listener import assign_client
 
 COOKIE_NAME = "handhold-review"
 CSRF_FIELD = "csrf"
@@ -48,6 +49,7 @@ Clock = Callable[[], float]
 class BrowserSession:
     csrf: str
     used_at: float
+    client: str = "browser"  # all browsers of this page together
 
 
 @dataclass
@@ -116,6 +118,11 @@ class FormSession(Protocol):
 
     @property
     def csrf(self) -> str: ...
+
+    @property
+    def client(self) -> str:
+        """Whose connections are counted together."""
+        ...
 
 
 class AccessMiddleware:
@@ -186,6 +193,8 @@ class AccessMiddleware:
         session = await run_in_threadpool(self._find_session, read_cookie(Headers(scope=scope)))
         if session is None:
             return self._denied
+        if not assign_client(scope.get("state", {}), session.client):
+            return PlainTextResponse("Too many open connections.", 503)
         scope.setdefault("state", {})["session"] = session
         return self._app
 

@@ -73,8 +73,8 @@ def is_allowed(given: str, allowed: Sequence[str]) -> bool:
 class ClientConnection(Protocol):
     """The connection of a request, if the listener provides it."""
 
-    def assign_token(self, token: str) -> bool:
-        """Count the connection for a token. False if the token has too many."""
+    def assign_client(self, client: str) -> bool:
+        """Count the connection for a client. False if the client has too many."""
         ...
 
     async def drain(self) -> None:
@@ -172,7 +172,7 @@ class HTTPApp:
         """Check the token's limits before reading the body, so that rejected requests cost neither memory nor time."""
         headers, has_body, state = Headers(scope=scope), scope["method"] == "POST", scope.setdefault("state", {})
         connection: ClientConnection | None = state.get("connection")
-        if connection and not connection.assign_token(token):
+        if connection and not connection.assign_client(token):
             raise RequestRejected(
                 429, "Too many open connections for this token", headers={**RETRY_AFTER_HEADERS, **CLOSE_HEADERS}
             )

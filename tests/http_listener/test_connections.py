@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from handhold.server.connections import NO_TOKEN, Connections
+from handhold.http_listener.connections import NO_CLIENT, Connections
 
 MOST = 16
 
@@ -37,7 +37,7 @@ def test_r21_a_token_whose_connections_are_all_busy_gets_no_more_and_others_do()
     assert connections.add(Line(0))
 
 
-@given(st.lists(st.tuples(st.sampled_from([NO_TOKEN, "anna", "ben", "carla"]), st.booleans(), st.booleans())))
+@given(st.lists(st.tuples(st.sampled_from([NO_CLIENT, "anna", "ben", "carla"]), st.booleans(), st.booleans())))
 def test_r21_no_share_is_ever_exceeded_and_nothing_is_refused_while_others_are_idle(
     steps: list[tuple[str, bool, bool]],
 ):
@@ -58,11 +58,11 @@ def test_r21_no_share_is_ever_exceeded_and_nothing_is_refused_while_others_are_i
         counts = [list(live.values()).count(owner) for owner in ("anna", "ben", "carla")]
         assert len(live) <= MOST
         assert max(counts) <= MOST // 2
-        assert list(live.values()).count(NO_TOKEN) <= MOST // 4
+        assert list(live.values()).count(NO_CLIENT) <= MOST // 4
 
 
 def test_r21_connections_never_take_more_than_a_half_of_the_files_that_a_process_may_open():
-    script = "from handhold.server.connections import raise_file_limit; print(raise_file_limit(1024))"
+    script = "from handhold.http_listener.connections import raise_file_limit; print(raise_file_limit(1024))"
     for limit, room in (("256:1024", 512), ("1024:1024", 512), ("256:4096", 1024), ("8192:8192", 1024)):
         command = ["prlimit", f"--nofile={limit}", sys.executable, "-c", script]
         assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == f"{room}\n", limit
