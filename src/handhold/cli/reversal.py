@@ -7,7 +7,7 @@ from handhold.cli.diffstat import FileDiffStat, format_file_count
 from handhold.cli.git_files import git_folder, is_git_internal
 from handhold.core.change_diff import shorten_path
 from handhold.core.text.display_text import to_single_line
-from handhold.pipeline.git_objects import format_kept_objects
+from handhold.pipeline.reversal_notes import format_kept_objects, format_not_kept
 
 MAX_NAMED_PATHS = 4
 # The heading, the verb for files that exist afterwards, the verb for files that do not; by direction and preview.
@@ -34,6 +34,7 @@ def format_reversal(facts: Mapping[str, Any], file_stats: Sequence[FileDiffStat]
         if group
     ]
     objects = format_kept_objects(facts.get("used_repositories", ()), roots)
+    objects += format_not_kept(facts.get("not_kept", ()), roots)
     return to_single_line(f"{calls}: {'; '.join(parts) or 'only folders changed'}.{objects}")
 
 

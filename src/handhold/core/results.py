@@ -434,10 +434,12 @@ class UndoResult:
     diff: str = field(repr=False)
     status: Status = "success"
     used_repositories: tuple[str, ...] = ()  # git folders whose objects stay, because somebody changed them since
+    not_kept: tuple[str, ...] = ()  # paths of recorded calls that stay, because nobody knows what they were
 
     def facts(self) -> dict[str, Any]:
         facts = {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
-        return facts | ({"used_repositories": list(self.used_repositories)} if self.used_repositories else {})
+        others = {"used_repositories": list(self.used_repositories), "not_kept": list(self.not_kept)}
+        return facts | {name: paths for name, paths in others.items() if paths}
 
 
 SearchHint = Literal["", "regex", "literal", "deeper"]

@@ -36,8 +36,9 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.context import elapsed_ms
-from handhold.pipeline.git_objects import find_used_repositories, format_kept_objects, leave_objects
+from handhold.pipeline.git_objects import find_used_repositories, leave_objects
 from handhold.pipeline.responses import Responder
+from handhold.pipeline.reversal_notes import format_kept_objects, format_not_kept
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit, recover
 from handhold.progress import track
@@ -90,7 +91,7 @@ class UndoService:
         time. A git index always gets its old time (`renewable_paths`).
         """
         steps = [self._leave_changed_refs(reverse_step(step)) for step in reversed(self._steps(chosen))]
-        used = find_used_repositories(steps, self._files)
+        used = find_used_repositories(steps, self._files, self._journal, self._session.name)
         steps = [leave_objects(step, used) for step in steps]
         self._check_policy(steps)
         self._check_undoable(steps)
@@ -105,6 +106,7 @@ class UndoService:
             preview=preview,
             diff=self._diff_visible(files),
             used_repositories=tuple(sorted(used)),
+            not_kept=tuple(path for step in steps for path in list_not_kept(step.entries)),
         )
 
     def diff(self, target: Target | JournalEntry | None) -> str:
@@ -302,8 +304,17 @@ def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
     calls = ", ".join(result.calls) + (" undid" if result.verb == "redo" else "")
     listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
-    kept = format_kept_objects(result.used_repositories, roots)
+    kept = format_kept_objects(result.used_repositories, roots) + format_not_kept(result.not_kept, roots)
     return f"{would if result.preview else done} {calls}: {listed or 'only folders changed'}{more}.{kept}"
+
+
+def list_not_kept(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    """The paths of recorded calls of others that cannot be undone."""
+    for entry in entries:
+        try:
+            yield from json.loads(entry.call.arguments).get("not_kept", ())
+        except (ValueError, AttributeError):  # a tampered journal; `verify` reports it
+            continue
 
 
 def reverse_step(step: UndoStep) -> UndoStep:
@@ -320,7 +331,14 @@ def name_calls(step: UndoStep) -> list[str]:
 
 
 def is_same_content(actual: Content | None, expected: Content | None) -> bool:
-    """Whether one step leaves what the next one expects. The content of a folder is checked by its own step."""
+    """Whether one step leaves what the next one expects. The content of a folder is checked by its own step.
+
+    A large file that a command removed was not read: the journal knows that it is the same one by inode and time.
+    """
+    if isinstance(actual, StagedContent) and isinstance(expected, StagedContent) and actual.kind == expected.kind:
+        same = (actual.inode, actual.size, actual.mode, actual.mtime_ns)
+        if same == (expected.inode, expected.size, expected.mode, expected.mtime_ns):
+            return True
     return (is_folder(actual) and is_folder(expected)) or hash_or_none(actual) == hash_or_none(expected)
 
 

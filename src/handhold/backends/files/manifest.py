@@ -1,8 +1,9 @@
 """Describe an entry of any kind by one hash, to recognize it and to detect changes.
 
-The hash of a tree covers everything in it. Small files are hashed by content, up to a total; large and unreadable ones
-by size and mtime, which a rename and a good copy preserve. So the hash stays the same wherever the entry is moved, and
-a tree of any size costs one stat per entry.
+The hash of a tree covers everything in it. It stays the same wherever the entry is moved. What a command removes gets
+a cheap hash: small files by content, up to a total; large ones by size and mtime, so that a tree of any size costs one
+stat per entry. What a command leaves gets a `whole` one, of every byte: only that tells whether anybody else has
+written there since, whatever the times say. Files that we may not read are known by size and mtime in both.
 
 `exact_hash` is for approvals, where size and mtime are not enough: it covers kind, mode, owner, access lists and every
 byte, whatever that costs.
@@ -20,9 +21,10 @@ from handhold.core.plans import StagedContent
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.logs import log_swallowed
 
-MAX_HASHED_FILE_BYTES = 1024 * 1024  # larger files in a tree are not read
-MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # read of one tree
+MAX_HASHED_FILE_BYTES = 1024 * 1024  # larger files in a tree are not read for a cheap hash
+MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # read of one tree for a cheap hash
 CHUNK_BYTES = 1024 * 1024
+ZERO_CHUNK_HASH = sha256(bytes(CHUNK_BYTES)).digest()
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Attributes that grant privileges.
@@ -41,6 +43,7 @@ class Manifest(NamedTuple):
 
 
 UNREAD = "unread "  # the beginning of a placeholder
+WHOLE = "whole "  # the beginning of a hash of every byte of a tree or a very large file
 
 
 class EntryState(NamedTuple):
@@ -65,18 +68,23 @@ class EntryState(NamedTuple):
 
 
 def read_entry_state(
-    name: str, *, dir_fd: int | None = None, accept: EntryFilter | None = None, status: os.stat_result | None = None
+    name: str,
+    *,
+    dir_fd: int | None = None,
+    accept: EntryFilter | None = None,
+    status: os.stat_result | None = None,
+    whole: bool = False,
 ) -> EntryState | None:
     """Describe the entry under a name; None if it does not exist. `accept` filters the entries of a tree.
 
-    `status` is its stat result, if already known.
+    `status` is its stat result, if already known. With `whole`, every byte is read.
     """
     try:
         status = status or os.stat(name, dir_fd=dir_fd, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
-            return _make_entry_state(status, "file", *_hash_file_at(name, dir_fd, status))
+            return _make_entry_state(status, "file", *_hash_file_at(name, dir_fd, status, whole=whole))
         if stat.S_ISDIR(status.st_mode):
-            hash, entries, size, newest, allocated = build_manifest(name, dir_fd=dir_fd, accept=accept)
+            hash, entries, size, newest, allocated = build_manifest(name, dir_fd=dir_fd, accept=accept, whole=whole)
             return _make_entry_state(status, "tree", hash, size, entries, newest)._replace(allocated=allocated)
         if stat.S_ISLNK(status.st_mode):
             hash = sha256(os.fsencode(os.readlink(name, dir_fd=dir_fd))).hexdigest()
@@ -86,13 +94,15 @@ def read_entry_state(
     return _make_entry_state(status, "other", _hash_special(status), 0)
 
 
-def build_manifest(name: str, *, dir_fd: int | None = None, accept: EntryFilter | None = None) -> Manifest:
+def build_manifest(
+    name: str, *, dir_fd: int | None = None, accept: EntryFilter | None = None, whole: bool = False
+) -> Manifest:
     """The directory `name` and everything below it, without following links.
 
     `accept(directory, name, rel_path, status, fd)` decides whether an entry is included. `fd` is the file, open for
     reading, or -1; `rel_path` is relative to the top.
     """
-    return _ManifestWalk(accept).run(name, dir_fd)
+    return _ManifestWalk(accept, whole=whole).run(name, dir_fd)
 
 
 def exact_hash(name: str, *, dir_fd: int | None = None) -> str:
@@ -144,8 +154,13 @@ def _read_xattr_hex(path: str, name: str) -> str:
 
 
 def hash_file(fd: int, status: os.stat_result) -> str:
-    """The hash of a file that is open at its start: of its content, unless that is too large."""
-    return placeholder_hash(status) if status.st_size > MAX_EDITABLE_BYTES else _hash_content(fd, status.st_size)
+    """The hash of every byte of a file that is open at its start."""
+    return _hash_chunks(fd) if status.st_size > MAX_EDITABLE_BYTES else _hash_content(fd, status.st_size)
+
+
+def is_whole(hash: str) -> bool:
+    """Whether it is the hash of every byte of a tree or a very large file."""
+    return hash.startswith(WHOLE)
 
 
 def allocated_bytes(status: os.stat_result) -> int:
@@ -167,6 +182,34 @@ def _hash_content(fd: int, size: int) -> str:
     return state.hexdigest()
 
 
+def _hash_chunks(fd: int) -> str:
+    """The hash of the hashes of its chunks. Holes are not read."""
+    end = os.fstat(fd).st_size
+    state, at = sha256(b"%d " % end), 0
+    while at < end:
+        data = _find_data(fd, at, end) // CHUNK_BYTES * CHUNK_BYTES
+        for _ in range(at, data, CHUNK_BYTES):
+            state.update(ZERO_CHUNK_HASH)
+        at = max(at, data)
+        if at < end:
+            chunk = os.pread(fd, CHUNK_BYTES, at)
+            state.update(sha256(chunk).digest())
+            at += CHUNK_BYTES
+    return WHOLE + state.hexdigest()
+
+
+def _find_data(fd: int, at: int, end: int) -> int:
+    """Where the next data begins at or after an offset."""
+    try:
+        return os.lseek(fd, at, os.SEEK_DATA)
+    except OSError as error:
+        if error.errno == errno.ENXIO:
+            return end
+        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that knows no holes
+            return at
+        raise
+
+
 def placeholder_hash(status: os.stat_result) -> str:
     """A substitute for a file's hash, never equal to one."""
     return f"{UNREAD}{status.st_size} {status.st_mtime_ns}"
@@ -176,8 +219,8 @@ def is_placeholder(hash: str) -> bool:
     return hash.startswith(UNREAD)
 
 
-def _hash_file_at(name: str, dir_fd: int | None, status: os.stat_result) -> tuple[str, int]:
-    if status.st_size > MAX_EDITABLE_BYTES:
+def _hash_file_at(name: str, dir_fd: int | None, status: os.stat_result, *, whole: bool) -> tuple[str, int]:
+    if status.st_size > MAX_EDITABLE_BYTES and not whole:
         return placeholder_hash(status), status.st_size
     try:
         fd = os.open(name, READ_FLAGS, dir_fd=dir_fd)
@@ -209,9 +252,10 @@ def _make_entry_state(
 
 
 class _ManifestWalk:
-    def __init__(self, accept: EntryFilter | None, *, exact: bool = False) -> None:
+    def __init__(self, accept: EntryFilter | None, *, exact: bool = False, whole: bool = False) -> None:
         self.accept = accept
         self.exact = exact
+        self.whole = whole
         self.hash = sha256()
         self.entry_count = 1
         self.size = 0
@@ -231,7 +275,8 @@ class _ManifestWalk:
         fd = self._open_directory(name, dir_fd, found)
         if fd is not None:
             self._walk_tree(fd)
-        return Manifest(self.hash.hexdigest(), self.entry_count, self.size, self.newest_ctime_ns, self.allocated)
+        hash = WHOLE * self.whole + self.hash.hexdigest()
+        return Manifest(hash, self.entry_count, self.size, self.newest_ctime_ns, self.allocated)
 
     def _walk_tree(self, fd: int) -> None:
         # Only one directory is open, however deep the tree: `..` leads up, and must lead to where we were.
@@ -330,7 +375,8 @@ class _ManifestWalk:
     def _describe_file(self, directory: int, name: str, rel_path: str, status: os.stat_result) -> str | None:
         """The description of a file; None if it is not included."""
         size = status.st_size
-        should_read = size <= MAX_HASHED_FILE_BYTES and self.bytes_read + size <= MAX_HASHED_TREE_BYTES
+        is_small = size <= MAX_HASHED_FILE_BYTES
+        should_read = self.whole or (is_small and self.bytes_read + size <= MAX_HASHED_TREE_BYTES)
         fd = -1
         if should_read:
             try:
@@ -348,6 +394,8 @@ class _ManifestWalk:
             if not should_read:
                 return "f " + placeholder_hash(status)
             self.bytes_read += size
+            if not is_small:
+                return f"f {size} {hash_file(fd, status)}"
             return f"f {size} {sha256(os.read(fd, size + 1) if size else b'').hexdigest()}"
         finally:
             if fd >= 0:

@@ -24,6 +24,7 @@ from handhold.logs import log_swallowed
 
 UNREACHABLE_ERRORS = (BadPath, NotFound, NotDirectory, PermissionDenied)  # why an entry at a path cannot be shown
 SWEEP_INTERVAL_SECONDS = 7 * 24 * 3600.0
+FOLDER_FLAGS = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 SWEPT_PREFIX = "swept-"  # of a file in the state folder, for each staging area: when it was last swept
 
 T = TypeVar("T")
@@ -123,10 +124,10 @@ class StagedFiles:
 
     def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
         """The folders in which its slot may be: a slot does not name its root."""
-        command, _, slot = content.slot.partition("/")
+        command, *folders, slot = content.slot.split("/")
         for area in self.staging_areas:
             try:
-                fd = area.open_folder(command)
+                fd = _open_below(area.open_folder(command), folders)
             except OSError:
                 log_swallowed()
                 continue
@@ -142,6 +143,17 @@ class StagedFiles:
             return os.fsencode(os.readlink(name, dir_fd=fd)) if content.kind == "link" else read_file_at(fd, name)
         except OSError:  # inside a tree, a parent folder may be inaccessible or replaced
             return None
+
+
+def _open_below(fd: int, folders: Sequence[str]) -> int:
+    """The innermost of these folders, opened one by one: their path may be too long. Closes `fd` if there are any."""
+    for folder in folders:
+        try:
+            inner = os.open(folder, FOLDER_FLAGS, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = inner
+    return fd
 
 
 @contextmanager

@@ -303,7 +303,7 @@ class BrokeredChanges:
                 return True
 
             try:
-                before = read_entry_state(change.path, accept=visit)
+                before = read_entry_state(change.path, accept=visit, whole=change.after is not None)
             except PermissionError:  # in a folder that was closed before the command: only a commit may open it
                 self.conflicts.append(replace(self._set_aside(change, path), kind="closed"))
                 continue

@@ -41,10 +41,15 @@ OFFLINE_VARIABLES = {
 }
 READ_ONLY_GIT_VARIABLES = {
     "GIT_OPTIONAL_LOCKS": "0",  # `git status` would write its index, which would need approval
+    "GIT_CONFIG_COUNT": "3",
     # A repository may configure a program that git runs on every status. Hooks run only for changes.
-    "GIT_CONFIG_COUNT": "1",
     "GIT_CONFIG_KEY_0": "core.fsmonitor",
     "GIT_CONFIG_VALUE_0": "false",
+    # What git starts in the background ends with its command, and would leave its lock: it runs in the foreground.
+    "GIT_CONFIG_KEY_1": "gc.autoDetach",
+    "GIT_CONFIG_VALUE_1": "false",
+    "GIT_CONFIG_KEY_2": "maintenance.autoDetach",
+    "GIT_CONFIG_VALUE_2": "false",
     "GIT_PAGER": "cat",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1",  # a root below the top of a repository is a mount
 }

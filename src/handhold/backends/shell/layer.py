@@ -179,7 +179,7 @@ class Layer:
             elif is_same_file(here, name, fd, found, lower):
                 return None
             else:
-                before = self._snapshot_lower(here, name, lower)
+                before = self._snapshot_lower(here, name, lower, whole=True)
                 if before is None or before.newest_ctime_ns >= self._started_ns:
                     return self._add_conflict(here.upper, name, rel_path)
                 if lower.st_nlink > 1 and stat.S_ISREG(lower.st_mode):
@@ -248,7 +248,9 @@ class Layer:
 
     # --- comparison with the root
 
-    def _snapshot_lower(self, here: LayerDirectory, name: str, found: os.stat_result) -> EntryState | None:
+    def _snapshot_lower(
+        self, here: LayerDirectory, name: str, found: os.stat_result, *, whole: bool = False
+    ) -> EntryState | None:
         """The state of the entry in the root; None if it just disappeared. A tree includes everything in it."""
         prefix = f"{self._resolve_path(here.rel_path + name)}/"
 
@@ -257,7 +259,7 @@ class Layer:
             return True
 
         try:
-            return read_entry_state(name, dir_fd=here.lower, accept=visit, status=found)
+            return read_entry_state(name, dir_fd=here.lower, accept=visit, status=found, whole=whole)
         except OSError as error:
             if error.errno != errno.ESTALE:
                 raise

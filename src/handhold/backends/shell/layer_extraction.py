@@ -40,7 +40,7 @@ class LayerExtractor:
         if try_rename(directory, name, self._slots_fd, slot_name, mode=entry.mode if entry.kind == "tree" else None):
             return slot, entry
         self._copies.copy(directory, name, slot_name)
-        copied = read_entry_state(slot_name, dir_fd=self._slots_fd)
+        copied = read_entry_state(slot_name, dir_fd=self._slots_fd, whole=True)
         assert copied is not None
         return slot, copied
 

@@ -86,12 +86,12 @@ class _TreeCleaner:
         if stat.S_ISDIR(found.st_mode):
             self._make_readable(self.open_directory, self.name, "", found)
         try:
-            cleaned = read_entry_state(self.name, dir_fd=self.open_directory, accept=self._visit)
+            cleaned = read_entry_state(self.name, dir_fd=self.open_directory, accept=self._visit, whole=True)
         finally:
             for rel_path, mode in reversed(self.unreadable):
                 self._restore_mode(rel_path, mode)
         if self.unreadable:  # the state as seen with the original modes
-            cleaned = read_entry_state(self.name, dir_fd=self.open_directory)
+            cleaned = read_entry_state(self.name, dir_fd=self.open_directory, whole=True)
         assert cleaned is not None
         return cleaned
 

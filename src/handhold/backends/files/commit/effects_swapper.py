@@ -63,7 +63,7 @@ class EffectsSwapper:
     # --- forwards
 
     def verify(self, step: SwapStep) -> None:
-        """Raise Stale unless the path is its `before`, and ContentDropped unless the slot holds the new entry."""
+        """Raise Stale unless the path is its `before` and the slot is the new entry; ContentDropped if it is empty."""
         try:
             is_unmoved = self.is_before(step)
         except (NotFound, NotDirectory):
@@ -75,8 +75,10 @@ class EffectsSwapper:
         if step.after is None:
             if in_slot is not None:
                 raise Stale(step.path)
-        elif not is_intact(folder, slot, step.after):
+        elif in_slot is None:
             raise ContentDropped((step.path,))
+        elif not is_intact(folder, slot, step.after):
+            raise Stale(step.path)
 
     def is_before(self, step: SwapStep) -> bool:
         directory, name = self._ops.open_parent(step.path)

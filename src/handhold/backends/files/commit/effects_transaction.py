@@ -16,6 +16,7 @@ from handhold.backends.files.commit.file_metadata import READ_FLAGS
 from handhold.backends.files.commit.file_ops import FULL_SYNC_THRESHOLD, FileOps, to_commit_error
 from handhold.backends.files.commit.slots import ParentRecord, Slots, permission_bits, set_mtime
 from handhold.backends.files.file_kinds import identity_of
+from handhold.backends.files.manifest import is_placeholder
 from handhold.core.errors import (
     ContentDropped,
     NotDirectory,
@@ -91,6 +92,8 @@ class EffectsTransaction:
             before, after = step.before, step.after
             if step.path not in paths or not before or not after:
                 continue
+            if is_placeholder(after.hash):
+                continue  # its time is how it is recognized
             if before.kind == after.kind == "file" and before.hash != after.hash:
                 with suppress_and_log(OSError, ToolError):
                     directory, name = self._ops.open_parent(step.path)

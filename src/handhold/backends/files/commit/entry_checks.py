@@ -10,6 +10,7 @@ from handhold.backends.files.commit.file_metadata import file_id, fingerprint, l
 from handhold.backends.files.manifest import (
     EntryState,
     is_placeholder,
+    is_whole,
     other_owner_of,
     placeholder_hash,
     read_entry_state,
@@ -39,7 +40,7 @@ def is_same_entry(status: os.stat_result | None, expected: StagedContent) -> boo
 
 def has_same_content(directory: int, name: str, expected: StagedContent) -> bool:
     """Whether content and mode are the same, whatever the inode. Reads everything, for a tree as well."""
-    return _is_same_state(read_entry_state(name, dir_fd=directory), expected)
+    return _is_same_state(read_entry_state(name, dir_fd=directory, whole=is_whole(expected.hash)), expected)
 
 
 def _is_same_state(found: EntryState | None, expected: StagedContent) -> bool:
@@ -53,7 +54,7 @@ def is_unchanged(directory: int, name: str, expected: StagedContent) -> bool:
     only of a file that we may not read, they have to do. Raises PermissionError if its folder is closed to us."""
     status = lstat_at(directory, name)
     try:
-        found = read_entry_state(name, dir_fd=directory)
+        found = read_entry_state(name, dir_fd=directory, whole=is_whole(expected.hash))
     except (FileNotFoundError, PermissionError):  # it just disappeared, or is no longer readable
         return False
     if _is_same_state(found, expected):

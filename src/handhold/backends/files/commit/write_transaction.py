@@ -138,7 +138,8 @@ class WriteTransaction:
                     if found is None or hash != before.hash:
                         raise Stale(change.path, now=hash)
                     if after is None:
-                        files.append(CommitStep(with_mode(change, found), verified=identity_of(found)))
+                        removed_file = with_mode(with_old_content(change, ops), found)
+                        files.append(CommitStep(removed_file, verified=identity_of(found)))
                     elif after.hash != before.hash:
                         files.append(CommitStep(with_old_content(change, ops), verified=identity_of(found)))
         return [
@@ -366,7 +367,7 @@ def with_mode(change: FileChange, status: os.stat_result) -> FileChange:
 
 
 def with_old_content(change: FileChange, ops: FileOps) -> FileChange:
-    """Unless the store has the old content, add it for the journal to keep: a write in place may be rolled back."""
+    """Unless the store has the old content, add it for the journal to keep: for undo, and to roll a write back."""
     if change.before is None or ops.has_content(change.before):
         return change
     before = InlineContent(read_file_at(*ops.open_parent(change.path)))
