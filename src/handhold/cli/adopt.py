@@ -50,5 +50,5 @@ def adopt(
     if as_json:
         print_json(AdoptJSON(paths=list(recorded.paths), not_kept=recorded.not_kept))
     else:
-        click.echo(describe(recorded.paths, len(recorded.not_kept)))
+        click.echo(describe(recorded.paths, list(recorded.not_kept)))
     return 0

@@ -48,7 +48,7 @@ def watch(root: tuple[Path, ...], state: Path | None, session: str, turn: str, c
             finally:
                 recorded = box.snapshots.end(session, call_id)
             if is_stderr_terminal():
-                click.echo(describe(recorded.paths, len(recorded.not_kept)), err=True)
+                click.echo(describe(recorded.paths, list(recorded.not_kept)), err=True)
     except (ToolError, OSError) as error:
         exit_with_error(error, as_json=False)
     exit_like(status)
@@ -72,10 +72,13 @@ def run(command: Sequence[str]) -> int:
         return child.wait()
 
 
-def describe(paths: Sequence[str], not_kept: int) -> str:
-    """What changed, in one line."""
+def describe(paths: Sequence[str], not_kept: Sequence[str]) -> str:
+    """What changed, in one line, and what of it cannot be undone."""
+    changed = f"handhold: changed {_list(paths)}; `handhold undo` undoes it." if paths else "handhold: nothing changed."
+    lost = f" Undo leaves {_list(not_kept)}: the old content was not kept." if not_kept else ""
+    return changed + lost if paths or not not_kept else "handhold:" + lost
+
+
+def _list(paths: Sequence[str]) -> str:
     shown = ", ".join(os.path.relpath(path) for path in paths[:MAX_SHOWN])
-    more = f" and {len(paths) - MAX_SHOWN} more" if len(paths) > MAX_SHOWN else ""
-    text = f"handhold: changed {shown}{more}; `handhold undo` undoes it." if paths else "handhold: nothing changed."
-    lost = f" {not_kept} changed paths were not kept and cannot be undone; `handhold log --json` names them."
-    return text + (lost if not_kept else "")
+    return shown + (f" and {len(paths) - MAX_SHOWN} more" if len(paths) > MAX_SHOWN else "")

@@ -222,6 +222,40 @@ def test_c94_what_was_not_kept_is_named_and_the_rest_is_undone(bed: Bed, monkeyp
     assert bed.box.undo(Target.call("three")).code == "NOTHING_TO_UNDO"
 
 
+def test_v8_what_may_be_the_only_copy_stays_and_is_named(bed: Bed, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(copies, "MAX_FILE_BYTES", 1000)
+    bed.write("data/model", "x" * 2000)
+    bed.write("data/small", "s")
+    bed.begin("one")
+    (bed.root / "data").rename(bed.root / "data2")
+    bed.write("a.txt", "changed")
+    assert bed.names(tuple(bed.end("one").not_kept)) == {"data/model", "data2"}
+    undone = bed.box.undo()
+    assert undone.ok
+    assert "data/model, data2" in undone.text
+    assert (bed.read("data2/model"), bed.read("data/small")) == ("x" * 2000, "s")
+    assert bed.read("a.txt") == "this is a.txt\n"
+
+
+def test_v10_a_path_longer_than_the_system_takes_is_recorded_and_undone(bed: Bed):
+    folder = os.open(bed.root, os.O_RDONLY)
+    for name in ("deep", *["e" * 150] * 40):
+        os.mkdir(name, dir_fd=folder)
+        folder, above = os.open(name, os.O_RDONLY, dir_fd=folder), folder
+        os.close(above)
+    os.close(os.open("leaf", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+    os.link("leaf", "other", src_dir_fd=folder, dst_dir_fd=folder)
+    os.close(folder)
+    bed.begin("one")
+    before = subprocess.run(["find", "-printf", "%P %n\n"], cwd=bed.root, capture_output=True, check=True).stdout
+    subprocess.run(["rm", "-r", "deep", "a.txt"], cwd=bed.root, check=True)
+    assert bed.names(bed.end("one").paths) == {"deep", "a.txt"}
+    assert bed.box.undo().ok
+    after = subprocess.run(["find", "-printf", "%P %n\n"], cwd=bed.root, capture_output=True, check=True).stdout
+    assert sorted(before.splitlines()) == sorted(after.splitlines())
+    subprocess.run(["rm", "-r", "deep"], cwd=bed.root, check=True)  # so that pytest can clear its folder
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
 def test_c94_owners_come_back(bed: Bed):
     bed.begin("one")

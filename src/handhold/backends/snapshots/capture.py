@@ -1,7 +1,8 @@
 """Turn what a scan found into a change set that can be undone like a command's.
 
 What an entry was comes from the baseline into a slot of the staging area; what it is stays where it is. Undo exchanges
-the two.
+the two. It removes only what it can bring back: if something that the call replaced or removed was not kept, what the
+call created may be the only copy of it, under another name, packed or renamed, and stays.
 """
 
 import os
@@ -19,6 +20,7 @@ from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
 NOT_YET = "not copied yet"
 COPY_LOST = "its copy was lost"  # a power cut, or somebody removed it
 INCOMPLETE_DATABASE = "another file of the same database is not kept"
+MAY_BE_ONLY_COPY = "it may contain what the call removed, which was not kept"
 
 
 @dataclass
@@ -46,16 +48,26 @@ class SlotCapture:
         self._copies = copies
         self._format_path = format_path
         self._chain = FolderChain(root)
-        self._linked: dict[int, str] = {}  # the slot of the first name of a file with several
+        self._places = FolderChain(slots)  # however deep a folder is: a path from the slots may be too long to open
+        self._linked: dict[int, bytes] = {}  # the slot of the first name of a file with several
+        self._is_lost = False  # whether something is gone that was not kept
         self.captured = Captured()
 
     def close(self) -> None:
         self._chain.close()
+        self._places.close()
 
     def add_all(self, differences: Sequence[Difference]) -> None:
         lost = find_incomplete_databases((each.path, each.before) for each in differences)
         for n, difference in enumerate(differences, 1):
             self._add(difference, n, lost)
+        if self._is_lost:
+            self._leave_created()
+
+    def _leave_created(self) -> None:
+        created = [change for change in self.captured.changes if change.before is None]
+        self.captured.not_kept |= {change.path: MAY_BE_ONLY_COPY for change in created}
+        self.captured.changes = [change for change in self.captured.changes if change.before is not None]
 
     def _add(self, difference: Difference, n: int, lost: Collection[bytes]) -> None:
         path = self._format_path(difference.path)
@@ -66,12 +78,12 @@ class SlotCapture:
                 self.captured.changes.append(FileChange(path, *_folder_rights(old, after)))
                 return
         if difference.path in lost:
-            self.captured.not_kept[path] = INCOMPLETE_DATABASE
+            self._note_lost(difference.path, INCOMPLETE_DATABASE)
             return
         slot = f"{self._command}/{n}"
         old_content = None
         if before is not None:
-            self._restore(difference.folder, before, str(n))
+            self._restore(difference.folder, before, b"%d" % n)
             state = read_entry_state(str(n), dir_fd=self._slots)
             if state is None:
                 return  # it is not kept
@@ -85,7 +97,7 @@ class SlotCapture:
         """What is there now."""
         try:
             directory = self._chain.open(difference.folder)
-            state = read_entry_state(os.fsdecode(difference.name), dir_fd=directory)
+            state = read_entry_state(os.fsdecode(difference.name), dir_fd=directory, whole=True)
         except OSError as error:
             if error.errno not in VANISHED_ERRNOS:
                 raise
@@ -94,50 +106,68 @@ class SlotCapture:
 
     # --- what was there before
 
-    def _restore(self, folder: bytes, entry: BaselineEntry, place: str) -> None:
+    def _restore(self, folder: bytes, entry: BaselineEntry, place: bytes) -> None:
         """Create an entry as it was, at a place below the slots."""
-        old, slots = unpack_status(entry.status), self._slots
+        old = unpack_status(entry.status)
         if not entry.is_kept or not self._copies.is_whole(entry):
-            self.captured.not_kept[self._format_path(join_path(folder, entry.name))] = entry.why or self._why(entry)
+            self._note_lost(join_path(folder, entry.name), entry.why or self._why(entry))
             return
         if stat.S_ISDIR(old.mode):
             self._restore_folder(join_path(folder, entry.name), place)
         elif stat.S_ISLNK(old.mode):
-            os.symlink(entry.target or b"", os.fsencode(place), dir_fd=slots)
+            directory, name = self._locate(place)
+            os.symlink(entry.target or b"", name, dir_fd=directory)
         elif entry.copy is not None:
             self._restore_file(entry.copy, place)
+        directory, name = self._locate(place)
         if os.geteuid() == 0:
-            os.chown(place, old.uid, old.gid, dir_fd=slots, follow_symlinks=False)
+            os.chown(name, old.uid, old.gid, dir_fd=directory, follow_symlinks=False)
         if not stat.S_ISLNK(old.mode):
-            os.chmod(place, stat.S_IMODE(old.mode), dir_fd=slots)
+            os.chmod(name, stat.S_IMODE(old.mode), dir_fd=directory)
         if not stat.S_ISDIR(old.mode):
-            os.utime(place, ns=(old.mtime_ns, old.mtime_ns), dir_fd=slots, follow_symlinks=False)
+            os.utime(name, ns=(old.mtime_ns, old.mtime_ns), dir_fd=directory, follow_symlinks=False)
+
+    def _locate(self, place: bytes) -> tuple[int, bytes]:
+        """The folder of a place below the slots, valid until the next one is opened, and the name in it."""
+        folder, _, name = place.rpartition(b"/")
+        return self._places.open(folder), name
+
+    def _note_lost(self, path: bytes, why: str) -> None:
+        self.captured.not_kept[self._format_path(path)] = why
+        self._is_lost = True
 
     def _why(self, entry: BaselineEntry) -> str:
         return NOT_YET if entry.copy is None else COPY_LOST
 
-    def _restore_file(self, copy: bytes, place: str) -> None:
+    def _restore_file(self, copy: bytes, place: bytes) -> None:
         """Names that were hard links of each other become so again."""
         inode = self._copies.read_inode(copy)
-        if (first := self._linked.get(inode)) is not None:
-            os.link(first, place, src_dir_fd=self._slots, dst_dir_fd=self._slots, follow_symlinks=False)
-        else:
-            self._copies.link(copy, self._slots, place)
+        if (first := self._linked.get(inode)) is None:
+            self._copies.link(copy, *self._locate(place))
             self._linked[inode] = place
+            return
+        folder, first_name = self._locate(first)
+        folder = os.dup(folder)
+        try:
+            directory, name = self._locate(place)
+            os.link(first_name, name, src_dir_fd=folder, dst_dir_fd=directory, follow_symlinks=False)
+        finally:
+            os.close(folder)
 
-    def _restore_folder(self, path: bytes, place: str) -> None:
-        os.mkdir(place, 0o700, dir_fd=self._slots)
+    def _restore_folder(self, path: bytes, place: bytes) -> None:
+        directory, name = self._locate(place)
+        os.mkdir(name, 0o700, dir_fd=directory)
         record = self._baseline.find_folder(path)
         if record is None:
-            self.captured.not_kept[self._format_path(path)] = "its contents were not recorded"
+            self._note_lost(path, "its contents were not recorded")
             return
         entries = self._baseline.entries(record.id)
         lost = find_incomplete_databases(entries.items())
         for name, entry in entries.items():
             if name in lost and entry.is_kept:
-                self.captured.not_kept[self._format_path(join_path(path, name))] = INCOMPLETE_DATABASE
+                self._note_lost(join_path(path, name), INCOMPLETE_DATABASE)
             else:
-                self._restore(path, entry, f"{place}/{os.fsdecode(name)}")
+                self._restore(path, entry, place + b"/" + name)
 
 
 def find_incomplete_databases(entries: Iterable[tuple[bytes, BaselineEntry | None]]) -> set[bytes]:

@@ -245,7 +245,7 @@ class Copies:
         finally:
             os.close(fd)
 
-    def link(self, copy: bytes, directory: int, name: str) -> None:
+    def link(self, copy: bytes, directory: int, name: bytes) -> None:
         """Give a copy a second name, in a slot: the first one is removed once the slot counts.
 
         A copy that other names of the same file have in common is copied: the slot may end up in the workspace.
