@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Target, Toolbox
-from handhold.backends.files import manifest
+from handhold.backends.files import content_hash, manifest
 from handhold.core.results import Reply
 from tests.scale import scaled
 from tests.suites.machine import has_shadows
@@ -65,7 +65,8 @@ def test_c92_undo_and_redo_lead_through_the_same_states(
 ):
     monkeypatch.setattr(manifest, "MAX_HASHED_FILE_BYTES", 100)
     monkeypatch.setattr(manifest, "MAX_HASHED_TREE_BYTES", 1000)
-    monkeypatch.setattr(manifest, "MAX_EDITABLE_BYTES", 2000)
+    for module in (content_hash, manifest):
+        monkeypatch.setattr(module, "MAX_EDITABLE_BYTES", 2000)
     for kind in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{kind}_NAME", "n")
         monkeypatch.setenv(f"GIT_{kind}_EMAIL", "n@example.com")

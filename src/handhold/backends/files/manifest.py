@@ -17,14 +17,13 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from handhold.backends.files.content_hash import WHOLE, hash_content, hash_file, placeholder_hash
 from handhold.core.plans import StagedContent
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.logs import log_swallowed
 
 MAX_HASHED_FILE_BYTES = 1024 * 1024  # larger files in a tree are not read for a cheap hash
 MAX_HASHED_TREE_BYTES = 256 * 1024 * 1024  # read of one tree for a cheap hash
-CHUNK_BYTES = 1024 * 1024
-ZERO_CHUNK_HASH = sha256(bytes(CHUNK_BYTES)).digest()
 
 LIST_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Attributes that grant privileges.
@@ -40,10 +39,6 @@ class Manifest(NamedTuple):
     size: int  # of its files and links in total
     newest_ctime_ns: int  # the latest ctime of anything in it
     allocated: int  # bytes on disk, in total
-
-
-UNREAD = "unread "  # the beginning of a placeholder
-WHOLE = "whole "  # the beginning of a hash of every byte of a tree or a very large file
 
 
 class EntryState(NamedTuple):
@@ -139,7 +134,7 @@ def _hash_exact_content(name: str, dir_fd: int | None, status: os.stat_result) -
         return _hash_special(status)
     fd = os.open(name, READ_FLAGS, dir_fd=dir_fd)
     try:
-        return _hash_content(fd, status.st_size)
+        return hash_content(fd, status.st_size)
     finally:
         os.close(fd)
 
@@ -153,16 +148,6 @@ def _read_xattr_hex(path: str, name: str) -> str:
         return "-"
 
 
-def hash_file(fd: int, status: os.stat_result) -> str:
-    """The hash of every byte of a file that is open at its start."""
-    return _hash_chunks(fd) if status.st_size > MAX_EDITABLE_BYTES else _hash_content(fd, status.st_size)
-
-
-def is_whole(hash: str) -> bool:
-    """Whether it is the hash of every byte of a tree or a very large file."""
-    return hash.startswith(WHOLE)
-
-
 def allocated_bytes(status: os.stat_result) -> int:
     """Bytes on disk: a sparse file takes less than its size."""
     return status.st_blocks * 512
@@ -171,52 +156,6 @@ def allocated_bytes(status: os.stat_result) -> int:
 def other_owner_of(status: os.stat_result) -> int | None:
     """The owner, if that is not us."""
     return None if status.st_uid == os.geteuid() else status.st_uid
-
-
-def _hash_content(fd: int, size: int) -> str:
-    chunk = os.read(fd, min(size + 1, CHUNK_BYTES))
-    state = sha256(chunk)
-    if len(chunk) != size:  # it is longer, or has changed
-        while chunk := os.read(fd, CHUNK_BYTES):
-            state.update(chunk)
-    return state.hexdigest()
-
-
-def _hash_chunks(fd: int) -> str:
-    """The hash of the hashes of its chunks. Holes are not read."""
-    end = os.fstat(fd).st_size
-    state, at = sha256(b"%d " % end), 0
-    while at < end:
-        data = _find_data(fd, at, end) // CHUNK_BYTES * CHUNK_BYTES
-        for _ in range(at, data, CHUNK_BYTES):
-            state.update(ZERO_CHUNK_HASH)
-        at = max(at, data)
-        if at < end:
-            chunk = os.pread(fd, CHUNK_BYTES, at)
-            state.update(sha256(chunk).digest())
-            at += CHUNK_BYTES
-    return WHOLE + state.hexdigest()
-
-
-def _find_data(fd: int, at: int, end: int) -> int:
-    """Where the next data begins at or after an offset."""
-    try:
-        return os.lseek(fd, at, os.SEEK_DATA)
-    except OSError as error:
-        if error.errno == errno.ENXIO:
-            return end
-        if error.errno in (errno.EINVAL, errno.EOPNOTSUPP):  # a file system that knows no holes
-            return at
-        raise
-
-
-def placeholder_hash(status: os.stat_result) -> str:
-    """A substitute for a file's hash, never equal to one."""
-    return f"{UNREAD}{status.st_size} {status.st_mtime_ns}"
-
-
-def is_placeholder(hash: str) -> bool:
-    return hash.startswith(UNREAD)
 
 
 def _hash_file_at(name: str, dir_fd: int | None, status: os.stat_result, *, whole: bool) -> tuple[str, int]:

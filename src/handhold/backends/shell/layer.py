@@ -18,12 +18,12 @@ from dataclasses import replace
 from handhold.backends.files.commit.directory_metadata import open_proc_path_at
 from handhold.backends.files.commit.file_metadata import list_xattrs, lstat_at, read_own_xattrs
 from handhold.backends.files.commit.tree_copier import force_open
+from handhold.backends.files.content_hash import hash_file
 from handhold.backends.files.manifest import (
     LIST_FLAGS,
     EntryState,
     allocated_bytes,
     file_id,
-    hash_file,
     other_owner_of,
     read_entry_state,
 )

@@ -15,8 +15,8 @@ from handhold.backends.files.commit.entry_checks import OWNER_RWX
 from handhold.backends.files.commit.file_metadata import READ_FLAGS
 from handhold.backends.files.commit.file_ops import FULL_SYNC_THRESHOLD, FileOps, to_commit_error
 from handhold.backends.files.commit.slots import ParentRecord, Slots, permission_bits, set_mtime
+from handhold.backends.files.content_hash import is_placeholder
 from handhold.backends.files.file_kinds import identity_of
-from handhold.backends.files.manifest import is_placeholder
 from handhold.core.errors import (
     ContentDropped,
     NotDirectory,

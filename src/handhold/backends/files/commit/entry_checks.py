@@ -7,14 +7,8 @@ from typing import Literal
 
 from handhold.backends.files.commit.directory_metadata import is_before_or_after, open_proc_path_at
 from handhold.backends.files.commit.file_metadata import file_id, fingerprint, lstat_at
-from handhold.backends.files.manifest import (
-    EntryState,
-    is_placeholder,
-    is_whole,
-    other_owner_of,
-    placeholder_hash,
-    read_entry_state,
-)
+from handhold.backends.files.content_hash import is_placeholder, is_whole, placeholder_hash
+from handhold.backends.files.manifest import EntryState, other_owner_of, read_entry_state
 from handhold.core.plans import Content, ContentRef, Directory, DirectoryMetadata, InlineContent, StagedContent
 
 StagedKind = Literal["file", "link", "tree", "other"]
