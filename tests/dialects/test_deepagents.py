@@ -204,6 +204,15 @@ def test_refusals_are_the_sources(box: Toolbox):
     assert edit(box, "x = 1", "z", replace_all=True) == filled(source("edit.done"), "/ws/a.py")
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_m5_an_empty_old_text_is_refused_in_the_sources_words(box: Toolbox, every: bool):
+    read(box)
+    assert edit(box, "", "z", replace_all=every) == filled(source("edit.not_found"), "/ws/a.py")
+    arguments = {"file_path": "/ws/new", "old_string": "", "new_string": "z", "replace_all": every}
+    assert box.call("edit_file", arguments).code == "NOT_FOUND"
+    assert box.files.stat("new") is None
+
+
 def test_an_existing_file_is_not_written_over_unread(box: Toolbox):
     reply = box.call("write_file", {"file_path": "/ws/a.py", "content": "z\n"})
     assert (reply.code, reply.text[:7]) == ("UNREAD", "Error: ")

@@ -93,6 +93,26 @@ def test_what_follows_the_last_line_break_is_a_line(box: Toolbox):
     assert read(open_end, "b") == "     1→\n     2→"
 
 
+def test_m6_the_last_line_may_be_read_by_itself(box: Toolbox):
+    assert read(box, offset=4) == read(box, offset=4, limit=9) == "     4→"
+    assert read(box, offset=5).startswith("错误:起始行号 5 超出文件末尾")
+    open_end = Toolbox.in_memory({"a.py": "x\ny", "b": "\r\n"}, dialect="hello")
+    assert read(open_end, offset=3).startswith("错误:起始行号 3 超出文件末尾")
+    assert read(open_end, "b", offset=2) == "     2→"
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_m5_an_empty_old_text_is_refused_in_the_sources_words(box: Toolbox, every: bool):
+    def refuse(path: str) -> str:
+        arguments = {"file_path": path, "old_string": "", "new_string": "z", "replace_all": every}
+        return box.call("edit_file", arguments).text
+
+    assert refuse("missing") == refuse("a.py") == source("edit.unread")
+    read(box)
+    assert refuse("a.py") == source("edit.none_at_all" if every else "edit.many")
+    assert box.files.stat("missing") is None
+
+
 @pytest.mark.parametrize(
     ("name", "made"),
     [

@@ -43,6 +43,7 @@ class TestMyCode(DialectSuite):
         ("Grep", {"pattern": "greet"}),
         ("Read", {"path": "src/app.py", "start_line": 1, "limit": 3}),
     )
+    budget = 245_000  # a page of 120,000 characters, each of which JSON may escape
     long_read = ("Read", {"path": "long.txt", "limit": 2000})
     wide_search = ("Grep", {"pattern": "needle"})
 
@@ -301,11 +302,33 @@ def test_grep_stops_at_100_matches_and_says_so():
     )
 
 
-def test_read_shows_500_lines_unless_told():
-    box = Toolbox.in_memory({"a": "x\n" * 600}, dialect="mycode", search_seconds=60)
+@pytest.mark.parametrize(("limit", "shown"), [(None, "read.lines"), (2000, "read.most_lines")], ids=["default", "most"])
+def test_m4_read_shows_as_many_lines_of_code_as_the_source_promises(limit: int | None, shown: str):
+    line = "    result = compute(first, second, third)  # a line\n"
+    box = Toolbox.in_memory({"a": line * (source("read.most_lines") + 1)}, dialect="mycode", search_seconds=60)
+    form = json.loads(box.call("Read", {"path": "a"} | ({"limit": limit} if limit else {})).text)
+    assert len(form["data"]["content"].splitlines()) == source(shown)
+    assert (form["status"], form["data"]["truncated"]) == (source("status"), True)
+    assert f"{source('read.parameters')[0]}={source(shown) + 1}" in form["text"]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4])
+def test_m4_a_page_that_ends_before_the_file_is_partial_and_says_why(limit: int):
+    box = Toolbox.in_memory({"a": "1\n2\n3\n"}, dialect="mycode")
+    form = json.loads(box.call("Read", {"path": "a", "limit": limit}).text)
+    whole = limit >= 3
+    assert (form["status"], form["data"]["truncated"]) == ("success" if whole else source("status"), not whole)
+    assert form["text"] == f"a: 第 1-{min(limit, 3)} 行" + (
+        "" if whole else f"\n(部分结果: 用 start_line={limit + 1} 继续读取)"
+    )
+    assert form["data"]["content"].splitlines() == ["     1→1", "     2→2", "     3→3"][:limit]
+
+
+def test_m4_a_line_that_is_cut_is_a_reason():
+    box = Toolbox.in_memory({"a": "x" * 2001, "b": ""}, dialect="mycode")
     form = json.loads(box.call("Read", {"path": "a"}).text)
-    assert form["data"]["truncated"] is True
-    assert f"{source('read.parameters')[0]}={source('read.lines') + 1}" in form["text"]
+    assert (form["status"], form["text"]) == (source("status"), "a: 第 1-1 行\n(部分结果: 过长的行只显示开头)")
+    assert json.loads(box.call("Read", {"path": "b"}).text)["text"] == "b 是空文件"
 
 
 def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():

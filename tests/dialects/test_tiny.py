@@ -52,7 +52,7 @@ def test_a_file_comes_as_it_is_and_a_long_one_is_cut_at_8000_bytes():
     assert here.call("read_file", {"path": "a.txt"}).text == "one\ntwo\n"
     assert here.call("read_file", {"path": "c.txt"}).text == "none"
     cut = here.call("read_file", {"path": "b.txt"}).text
-    assert cut == "字" * 2666 + filled(source("read.cut"), 8000)
+    assert cut == "字" * 2666 + filled(source("read.cut"), 8000)  # no page shows the rest of such a line
 
 
 def test_a_write_is_confirmed_as_the_source_does():
@@ -65,6 +65,43 @@ def test_c11_what_was_cut_is_not_written_over(text: str):
     assert "已被系统截断" in here.call("read_file", {"path": "a.txt"}).text
     over = here.call("write_file", {"path": "a.txt", "content": "x"})
     assert (over.code, "请用 edit_file 修改" in over.text) == ("PARTLY_READ", True)
+    assert box(a_txt=text).call("write_file", {"path": "a.txt", "content": "x"}).code == "UNREAD"
+
+
+def test_m8_a_long_file_is_written_over_after_its_pages_were_read():
+    lines = [f"line {n} of text" for n in range(1, 1501)]
+    here = box(a_txt="\n".join(lines) + "\n")
+    path: str = "a.txt"
+    seen: list[str] = []
+    while path:
+        assert here.call("write_file", {"path": "a.txt", "content": "x"}).code in ("UNREAD", "PARTLY_READ")
+        text = here.call("read_file", {"path": path}).text
+        page, cut, more = text.partition(filled(source("read.cut"), 8000))
+        assert len(page.encode()) <= source("read.bytes")
+        path = more.rpartition(" 用 ")[2].removesuffix("]") if cut else ""
+        seen += page.splitlines()[: int(path.removeprefix("a.txt#L")) - 1 - len(seen) if path else None]
+    assert seen == lines
+    assert here.call("write_file", {"path": "a.txt", "content": "x"}).status == "success"
+
+
+def test_m8_a_path_that_only_looks_like_a_page_is_a_path():
+    here = box()
+    for name in ("#L2", "a#Lx", "a#L0", "a#L"):
+        assert here.call("write_file", {"path": name, "content": "x"}).status == "success"
+        assert here.call("read_file", {"path": name}).text == "x"
+    assert here.call("read_file", {"path": "a#Lx#L1"}).text == "x"
+
+
+@pytest.mark.parametrize("content", [None, "", "a\n"], ids=["missing", "empty", "some"])
+def test_m5_an_empty_old_text_is_refused_in_the_sources_words(content: str | None):
+    here = box() if content is None else box(a_txt=content)
+    if content is not None:
+        here.call("read_file", {"path": "a.txt"})
+    refused = here.call("edit_file", {"path": "a.txt", "old_text": "", "new_text": "x"})
+    absent = filled(source("edit.not_read"), "open a.txt: no such file or directory")
+    assert refused.text == (absent if content is None else source("edit.none"))
+    stat = here.files.stat("a.txt")
+    assert stat is None if content is None else here.files.read("a.txt").data.decode() == content
 
 
 def test_c11_what_was_shown_whole_is():
@@ -148,7 +185,7 @@ def test_a_command_has_30_seconds_and_says_when_they_are_over():
         "all",
     )
     text = dialect.encode("bash", request, late, hints=False)
-    assert text == "so far\n" + source("bash.timed_out")
+    assert text == "so far\n" + source("bash.timed_out") + "\n" + messages.BACKGROUND_NOTE
 
 
 def test_a_missing_file_is_told_as_the_seed_would():

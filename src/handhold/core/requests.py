@@ -19,6 +19,7 @@ class PageLimits:
         "line"  # where a page may be cut: after a line, or inside one by characters or bytes
     )
     max_full_read_bytes: int | None = None  # a larger file needs an offset or a limit
+    has_final_line: bool = False  # what follows the last line break is a line, which may be the only one of a page
     split_long_lines: bool = False  # show a line over `line_chars` in parts, each counted as a line
 
 

@@ -17,6 +17,7 @@ class DialectOptions:
     matching: Matching
     hints: bool
     requires_read: bool = True
+    empty_old_creates: bool = True  # whether an edit with an empty old text creates the file; else it is refused
     lists_folders: bool = True  # reading a folder lists it; else it is refused
     folder_depth: int = 1  # how many levels of it
     first_cell: int = 1  # the number of a notebook's first cell, where cells have no ids

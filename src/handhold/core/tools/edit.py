@@ -26,7 +26,7 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
     if stat and stat.kind == "directory":
         raise IsDirectory(path)
     first, *rest = edits
-    if not first.old:
+    if not first.old and files.options.empty_old_creates:
         if stat:
             raise AlreadyExists(path)
         return plan_create(path, first.new, rest, files)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from handhold.core.errors import PageTooLong, TooLarge
+from handhold.core.errors import PageTooLong, PastEnd, TooLarge
 from handhold.core.facts import FileHead, Page, PageLine
 from handhold.core.plans import Answer
 from handhold.core.policy.guarded_view import GuardedView
@@ -23,7 +23,12 @@ def plan_text(request: Read, head: FileHead, files: GuardedView) -> Answer:
     offset = request.offset or 1
     most = min(limits.lines, request.limit or limits.lines)
     width = limits.line_chars * (most if limits.split_long_lines else 1)
-    page = files.page(request.path, offset, most, width, head.snapshot)
+    try:
+        page = files.page(request.path, offset, most, width, head.snapshot)
+    except PastEnd as error:
+        if limits.has_final_line and offset == error.lines + 1:
+            return plan_final_line(request, error, head, files)
+        raise
     if limits.split_long_lines:
         parts = tuple(split_long_lines(page.lines, limits.line_chars, most, limits.chars))
         page = replace(page, lines=parts, has_more=page.has_more or len(parts) < len(page.lines))
@@ -55,6 +60,26 @@ def plan_text(request: Read, head: FileHead, files: GuardedView) -> Answer:
             mtime_ns=page.identity.mtime_ns,
         ),
         (seen,),
+    )
+
+
+def plan_final_line(request: Read, past_end: PastEnd, head: FileHead, files: GuardedView) -> Answer:
+    """The empty line after the last line break; raise `past_end` if the file does not end with one."""
+    last = files.page(request.path, past_end.lines, 1, request.limits.line_chars, head.snapshot)
+    if not ends_with_newline(last, last.lines):
+        raise past_end
+    return Answer(
+        TextResult(
+            path=request.path,
+            first=past_end.offset,
+            lines=(),
+            omitted_lines=0,
+            has_more=False,
+            total=last.total,
+            encoding=last.encoding,
+            has_undecodable_bytes=last.has_undecodable_bytes,
+            mtime_ns=last.identity.mtime_ns,
+        )
     )
 
 

@@ -28,7 +28,12 @@ class DeepAgents(BaseDialect):
     name = "deepagents"
     continuation = "Continue with offset={skip}."
     options = DialectOptions(
-        matching="exact", hints=False, absolute_paths=True, search_seconds=20.0, lists_folders=False
+        matching="exact",
+        hints=False,
+        absolute_paths=True,
+        search_seconds=20.0,
+        lists_folders=False,
+        empty_old_creates=False,
     )
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

@@ -23,13 +23,19 @@ LIMITS = PageLimits(
     line_chars=messages.MAX_PAGE_CHARS,
     chars=messages.MAX_PAGE_CHARS,
     cut_unit="character",
+    has_final_line=True,
 )
 
 
 class Hello(BaseDialect):
     name = "hello"
     options = DialectOptions(
-        matching="exact", hints=False, records_write_as_read=False, absolute_paths=True, lists_folders=False
+        matching="exact",
+        hints=False,
+        records_write_as_read=False,
+        absolute_paths=True,
+        lists_folders=False,
+        empty_old_creates=False,
     )
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:

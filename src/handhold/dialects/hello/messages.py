@@ -25,13 +25,14 @@ DEFAULT_PAGE_LINES = 2000  # of a page, unless more are requested
 MAX_PAGE_CHARS = 120_000  # characters of a page
 MAX_OUTPUT_BYTES = 80_000  # bytes of what a command printed: 20,000 tokens
 UNREAD_MESSAGE = "错误:请先用 read_file 读取该文件,再调用 edit_file"
+AMBIGUOUS_MESSAGE = "错误:old_string 出现多次,请扩大上下文使片段唯一,或设置 replace_all: true"
 TRUNCATION_NOTICE = "\n...(truncated)"
 
 
 def format_result(request: Request, result: Result) -> str:
     match result:
         case TextResult(lines=()):
-            return format_row(1, "")
+            return format_row(result.first, "")
         case TextResult():
             assert isinstance(request, Read)
             return format_page(result, request.limit or DEFAULT_PAGE_LINES)
@@ -112,12 +113,14 @@ def format_error(tool: str, error: e.ToolError) -> str:
             return UNREAD_MESSAGE
         case e.NoChange():
             return "错误:old_string 与 new_string 相同,无需修改"
+        case e.NoMatch(old="", every=False):
+            return AMBIGUOUS_MESSAGE  # the source finds nothing everywhere
         case e.NoMatch(every=True):
             return "错误:找不到任何 old_string"
         case e.NoMatch():
             return "错误:找不到 old_string,请与磁盘一致(可重新 read_file)"
         case e.Ambiguous():
-            return "错误:old_string 出现多次,请扩大上下文使片段唯一,或设置 replace_all: true"
+            return AMBIGUOUS_MESSAGE
         case e.IsDirectory() | e.BinaryFile() | e.NotRegularFile() | e.PermissionDenied() if tool == "read_file":
             return f"错误:读取失败 — {format_chinese_error(error)}"
         case _:

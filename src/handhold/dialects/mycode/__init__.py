@@ -5,6 +5,7 @@ and at most 2000.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import ToolError
@@ -18,8 +19,9 @@ from handhold.dialects.searches import normalize_folder
 
 MAX_ENTRIES, MAX_MATCHES = 200, 100
 DEFAULT_PAGE_LINES, MAX_PAGE_LINES = 500, 2000
-MAX_RESULT_CHARS = 20_000  # characters of results: the form has them twice, and escaping may double them
-LIMITS = PageLimits(lines=MAX_PAGE_LINES, line_chars=2000, chars=MAX_RESULT_CHARS)
+MAX_RESULT_CHARS = 20_000  # characters of search results: the form has them twice, and escaping may double them
+MAX_PAGE_CHARS = 120_000  # characters of a page, which the form has once: 2,000 lines of 60
+LIMITS = PageLimits(lines=DEFAULT_PAGE_LINES, line_chars=2000, chars=MAX_PAGE_CHARS)
 MAX_OFFSET = 10_000
 
 
@@ -70,8 +72,9 @@ class MyCode(BaseDialect):
                     chars=MAX_RESULT_CHARS,
                 )
             case "Read":
-                start = get_count(tool, a, "start_line")
-                return Read(a["path"], LIMITS, start, get_count(tool, a, "limit", maximum=MAX_PAGE_LINES))
+                lines = get_count(tool, a, "limit", maximum=MAX_PAGE_LINES) or DEFAULT_PAGE_LINES
+                # A limit of the page, not of the request: whatever ends before the file does is partial.
+                return Read(a["path"], replace(LIMITS, lines=lines), get_count(tool, a, "start_line"))
             case _:
                 raise unhandled_tool_error(tool)
 

@@ -1,12 +1,13 @@
 """The form of the dialect `mycode`, and its words.
 
-Every reply is one object: `status`, `data`, `text`, `stats` and `context`, and `error` after an error. What was left
+Every reply is one object: `status`, `data`, `text`, `stats` and `context`, and `error` after an error. A page is in
+`data.content` only, since it may be long; `text` says what it shows. What was left
 out is reported in `text` and in `data`, so that "nothing found" differs from "not everything searched".
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from handhold.core import errors as e
@@ -40,10 +41,8 @@ DATA_KEYS = ("entries", "paths", "matches", "aborted_reason", "fallback_used", "
 
 def format_result(result: Result) -> str:
     match result:
-        case TextResult(lines=()):
-            return f"{truncate(result.path)} 是空文件"
         case TextResult():
-            return "\n".join((*format_page(result), *format_page_notes(result)))
+            return "\n".join(format_page(result))
         case ImageResult() | PdfResult() | NotebookResult():
             return format_media(result, "用 start_line={next} 继续读取")
         case ListResult() | GlobResult() | GrepResult():
@@ -59,12 +58,22 @@ def format_page(result: TextResult) -> Iterator[str]:
         )
 
 
-def format_page_notes(result: TextResult) -> Iterator[str]:
-    if result.has_more:
-        yield f"(部分结果: 用 start_line={result.first + len(result.lines)} 继续读取)"
-    if result.has_undecodable_bytes:
+def describe_read(data: Mapping[str, Any]) -> Iterator[str]:
+    """What `data.content` shows, and why it is not everything."""
+    path = truncate(data["path"])
+    if "lines" not in data:  # an image, a PDF or a notebook, whose content has its own notes
+        yield f"{path}: 内容见 data.content"
+    elif not data["lines"]:
+        yield f"{path} 是空文件"
+    else:
+        yield f"{path}: 第 {data['offset']}-{data['offset'] + data['lines'] - 1} 行"
+    if data.get("next_offset"):
+        yield f"(部分结果: 用 start_line={data['next_offset']} 继续读取)"
+    if data.get("cut_lines"):
+        yield "(部分结果: 过长的行只显示开头)"
+    if data.get("undecodable"):
         yield "(部分字节无法解码,显示为 \ufffd)"
-    if result.is_stale:
+    if data["changed_since_last_read"]:
         yield "(modified_externally: 文件自上次读取后已被外部修改)"
 
 
@@ -118,7 +127,7 @@ def format_reply(reply: Reply, frame: ReplyFrame) -> str:
     form: dict[str, Any] = {
         "status": reply.status,
         "data": {} if reply.code else build_data(reply),
-        "text": reply.text,
+        "text": "\n".join(describe_read(reply.data)) if is_read(reply) else reply.text,
     }
     if reply.code:
         form["error"] = {"code": reply.code, "message": reply.text}
@@ -136,9 +145,13 @@ def replace_control_characters(form: str) -> str:
     )
 
 
+def is_read(reply: Reply) -> bool:
+    return not reply.code and "changed_since_last_read" in reply.data
+
+
 def build_data(reply: Reply) -> dict[str, Any]:
     facts = {name: reply.data[name] for name in DATA_KEYS if reply.data.get(name) is not None}
-    if "changed_since_last_read" in reply.data:  # the result of a read
+    if is_read(reply):
         facts |= {"content": reply.text, "modified_externally": reply.data["changed_since_last_read"]}
         facts |= {"file_mtime_ms": reply.data["mtime_ms"]}
     return facts | {"truncated": any(reply.data.get(name) for name in ("truncated", "more", "left_out"))}

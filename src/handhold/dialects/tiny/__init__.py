@@ -1,7 +1,8 @@
 """The dialect `tiny`: four tools, in Chinese, to the letter of the document they come from.
 
-Its limits are those of the document: 8000 bytes of a file or of output, 30 seconds for a command. Three rules go beyond
-it: a file must be read before it is changed, line endings are kept, and new lines are indented to fit.
+Its limits are those of the document: 8000 bytes of a file or of output, 30 seconds for a command. Four rules go beyond
+it: a file must be read before it is changed, `path#L120` reads from line 120 on, line endings are kept, and new lines
+are indented to fit.
 """
 
 from collections.abc import Mapping
@@ -23,12 +24,13 @@ COMMAND_TIMEOUT_SECONDS = 30.0
 class Tiny(BaseDialect):
     name = "tiny"
     continuation = ""
-    options = DialectOptions(matching="safe", hints=False, lists_folders=False)
+    options = DialectOptions(matching="safe", hints=False, lists_folders=False, empty_old_creates=False)
 
     def build_request(self, tool: str, a: Mapping[str, Any]) -> Request:
         match tool:
             case "read_file":
-                return Read(a["path"], LIMITS)
+                path, first = split_page_path(a["path"])
+                return Read(path, LIMITS, first)
             case "write_file":
                 return Write(a["path"], a["content"])
             case "edit_file":
@@ -43,6 +45,12 @@ class Tiny(BaseDialect):
 
     def format_error(self, tool: str, error: ToolError, *, hints: bool) -> str:
         return messages.format_error(tool, error)
+
+
+def split_page_path(path: str) -> tuple[str, int | None]:
+    """A path and the line from which it is read: the source has no argument for that, and cuts every page."""
+    name, mark, line = path.rpartition(messages.PAGE_MARK)
+    return (name, int(line)) if mark and name and line.isdecimal() and int(line) else (path, None)
 
 
 dialect = Tiny(__file__)

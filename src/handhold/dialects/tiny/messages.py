@@ -23,6 +23,11 @@ NO_OUTPUT_MESSAGE = "命令执行成功,无终端输出。"
 TRUNCATION_NOTICE = f"\n\n...[由于内容过长,已被系统截断至前 {MAX_BYTES} 字节]..."
 TIMEOUT_NOTICE = "\n[警告: 命令执行超时({seconds:.0f}s),已被系统强制终止。如果是启动常驻服务,请尝试将其转入后台。]"
 
+BACKGROUND_NOTE = (
+    "[后台进程(&、nohup)会随命令一起结束,不会留下。常驻服务请用户自行启动;测试时可在同一条命令中启动、使用并结束它。]"
+)
+PAGE_MARK = "#L"  # between a path and the number of the line from which it is read
+
 
 def format_result(result: Result) -> str:
     match result:
@@ -43,7 +48,15 @@ def format_result(result: Result) -> str:
 def format_content(page: TextResult) -> str:
     text = "\n".join(line.text for line in page.lines) + ("\n" if page.ends_with_newline else "")
     longer = page.has_more or any(line.omitted_chars for line in page.lines)
-    return truncate_bytes(text, TRUNCATION_NOTICE, has_more=longer)
+    shown = truncate_bytes(text, TRUNCATION_NOTICE, has_more=longer)
+    next_line = page.first + sum(not line.omitted_chars for line in page.lines)
+    if longer and next_line > page.first:  # of a line that is longer than a page, no page shows the rest
+        return f"{shown}\n[继续读取: read_file 的 path 用 {format_page_path(page.path, next_line)}]"
+    return shown
+
+
+def format_page_path(path: str, line: int) -> str:
+    return f"{truncate(path)}{PAGE_MARK}{line}"
 
 
 def truncate_bytes(text: str, notice: str, *, has_more: bool = False) -> str:
@@ -75,7 +88,10 @@ def describe_failure(exit_status: ExitStatus) -> str:
 
 
 def format_extra_notes(result: RunResult) -> Iterator[str]:
-    """What the source does not have: where the whole output is, discarded changes, conflicts."""
+    """What the source does not have: what the background means here, where the whole output is, discarded changes,
+    conflicts."""
+    if result.exit_status.timed_out:
+        yield BACKGROUND_NOTE
     if result.output.handle:
         yield f"[完整输出: {result.output.handle}]"
     yield from commands.format_warnings(result)
@@ -100,8 +116,9 @@ def format_error(tool: str, error: e.ToolError) -> str:
             return f"写入文件失败: {format_chinese_error(error)}"
         case e.PermissionDenied() | e.NoSpace() if tool == "edit_file":
             return f"写回文件失败: {format_chinese_error(error)}"
-        case e.PartlyRead():
-            return f"{truncate(error.path)} 只读取了前 {MAX_BYTES} 字节,不能整体覆盖,请用 edit_file 修改"
+        case e.PartlyRead(seen=seen):
+            rest = format_page_path(error.path, seen[0][1] + 1 if seen and seen[0][0] == 1 else 1)
+            return f"{truncate(error.path)} 只读取了一部分,不能整体覆盖。请先读完其余部分(path 用 {rest}),或者请用 edit_file 修改"
         case e.BadArguments():
             return f"参数解析失败: {format_chinese_error(error)}"
         case e.NoMatch(longer=True):
