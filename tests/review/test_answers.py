@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.review.hosting import Agent, Reviewed, make_shop, new_context, reviewing, until
+from tests.review.hosting import Agent, Reviewed, ask, make_shop, new_context, reviewing, until
 
 pytestmark = pytest.mark.timeout(90)
 
@@ -105,6 +105,30 @@ def test_with_the_keyboard_alone_and_no_single_key_allows(reviewed: Reviewed, ag
     page.keyboard.press("Enter")
     assert "Exit status 0" in reply.result(40)
     assert not (reviewed.root / "keep/c.txt").exists()
+
+
+def test_n2_keys_labels_and_header_agree_and_live_questions_come_first(reviewed: Reviewed, agent: Agent, page: Page):
+    for n in (1, 2):
+        ask(reviewed.store, n)  # no call waits for them
+        expect(page.locator("[data-question]")).to_have_count(n)
+    reply = agent.call("bash", command="rm keep/a.txt")
+    expect(page.locator("[data-goto]")).to_have_count(3)
+    (live,) = [each.id for each in reviewed.pending() if each.session == "coupons"]
+    expect(page.locator("[data-goto]").first).to_have_attribute("data-goto", live)
+    expect(question(page)).to_have_attribute("data-question", live)
+    for n in range(3):
+        expect(question(page, n).locator("header .num").first).to_have_text(f"Question {n + 1}")
+        goto = page.locator("[data-goto]").nth(n).get_attribute("data-goto")
+        page.keyboard.press(str(n + 1))
+        assert page.evaluate("document.activeElement.dataset.question") == goto
+        expect(page.locator(":focus form")).to_have_attribute("aria-label", f"Answer question {n + 1}")
+    page.keyboard.press("1")
+    page.keyboard.press("n")
+    page.keyboard.press("Enter")
+    assert "did not approve" in reply.result(40)
+    expect(page.locator("[data-goto]")).to_have_count(2)
+    for n in range(2):
+        expect(question(page, n).locator("header .num").first).to_have_text(f"Question {n + 1}")
 
 
 def test_of_two_tabs_one_wins_and_the_other_is_told(reviewed: Reviewed, agent: Agent, page: Page, browser: Browser):

@@ -145,9 +145,33 @@
       watchFold(article);
     }
     if ($("#nothing")) $("#nothing").hidden = ids.length > 0;
-    const cells = toElement(await fetchPart("/now/cells"));
-    if (cells) $("#cells").replaceWith(cells);
+    await updateCells();
   };
+  const updateCells = async () => {
+    const cells = $("#cells") && toElement(await fetchPart("/now/cells"));
+    if (!cells) return;
+    $("#cells").replaceWith(cells);
+    arrangeQuestions(cells.dataset.order.split(" "));
+  };
+  // The header says which question has which number; cards are put into its order and labelled by it.
+  const arrangeQuestions = (order) => {
+    const rank = (article) => { const at = order.indexOf(article.dataset.question); return at < 0 ? order.length : at; };
+    const articles = $$("[data-question]", list), wanted = [...articles].sort((one, other) => rank(one) - rank(other));
+    if (wanted.some((article, n) => article !== articles[n])) {
+      const active = document.activeElement, before = active.getBoundingClientRect().top;
+      const slots = articles.map((article) => { const slot = document.createComment(""); article.before(slot); return slot; });
+      wanted.forEach((article, n) => slots[n].replaceWith(article));
+      if (active.closest("[data-question]")) { // who reads or types in a card stays there
+        active.focus({ preventScroll: true });
+        scrollBy(0, active.getBoundingClientRect().top - before);
+      }
+    }
+    wanted.forEach((article, n) => {
+      $$("[data-number]", article).forEach((label) => { label.textContent = String(n + 1); });
+      $("form", article)?.setAttribute("aria-label", `Answer question ${n + 1}`);
+    });
+  };
+  if (list) body.addEventListener("calls", updateCells); // a call may have ended: its question is not a live one any more
   const announce = (many, isUntold) => {
     $("#announce").textContent = many === 1 ? "A question waits for you." : `${many} questions wait for you.`;
     if (isUntold && window.Notification?.permission === "granted" && document.hidden && !isFront())
@@ -252,7 +276,10 @@
     if (event.key === "?") { keys.showModal(); return; }
     if (event.key === "/") { const filter = $("#f-p"); if (filter) { filter.focus(); event.preventDefault(); } return; }
     const questions = $$("[data-question]");
-    if (/^[1-9]$/.test(event.key) && questions.length) { focusQuestion(questions[Number(event.key) - 1]); return; }
+    if (/^[1-9]$/.test(event.key) && questions.length) {
+      focusQuestion(questions.find((each) => $("[data-number]", each).textContent === event.key));
+      return;
+    }
     const article = target.closest(".question");
     if (article && handleQuestionKey(event, article, questions)) return;
     handleListKey(event, target);
