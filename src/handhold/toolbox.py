@@ -425,14 +425,20 @@ class Toolbox:
         with self._open_calls.enter():
             return self._parts.reviewer.decide_path(verb, path)
 
-    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, Decision]:
-        """The analysis of a command, and the policy's decision about it. The command does not run.
+    def decide_command(
+        self, command: str, *, contained: bool = False, no_undo: str = ""
+    ) -> tuple[CommandAnalysis, Decision]:
+        """The analysis of a command, and the decision about it before it would run. It does not run.
 
         contained: decide as for a command that runs in the sandbox without a network.
+        no_undo: decide as for a command that runs on the workspace itself, for this reason.
         """
+        from handhold.pipeline.workspace_policy import severity
+
         with self._open_calls.enter():
-            analysis = self._parts.commands.analyze(command, contained=contained)
-            return analysis, self.policy.decide_command(analysis)
+            analysis = self._parts.commands.analyze(command, contained=contained and not no_undo)
+            findings = self._parts.reviewer.review_command(analysis, "", directly=bool(no_undo), no_undo=no_undo)
+            return analysis, max((each.decision for each in findings), key=severity)
 
     # --- history
 

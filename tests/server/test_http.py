@@ -98,13 +98,15 @@ def test_sessions_outlive_the_server(root: Path, tmp_path: Path):
         assert anna.old_tool("edit_file", edit).result["isError"] is False
 
 
-def test_a_session_that_was_ended_is_gone_and_its_jobs_with_it(anna: Client):
-    anna.begin()
-    started = anna.old_tool("bash", {"command": "sleep 987", "background": True})
-    assert started.result["isError"] is False, started.text
-    assert anna.raw("DELETE", "/mcp", headers=anna.headers).status == 200
-    assert anna.legacy("tools/list").status == 404
-    assert not running("sleep 987")
+def test_a_session_that_was_ended_is_gone_and_its_jobs_with_it(root: Path, tmp_path: Path):
+    with served(AccessTokens((token_for("anna", root, tmp_path / "state", policy="open"),))) as web:
+        anna = Client(web.port, "anna")
+        anna.begin()
+        started = anna.old_tool("bash", {"command": "sleep 987", "background": True})
+        assert started.result["isError"] is False, started.text
+        assert anna.raw("DELETE", "/mcp", headers=anna.headers).status == 200
+        assert anna.legacy("tools/list").status == 404
+        assert not running("sleep 987")
 
 
 @pytest.mark.parametrize("modern", [True, False])

@@ -326,7 +326,10 @@ def format_verdict(support: "SandboxSupport", findings: Sequence[CheckResult], u
     elif undo == "all":
         text, colour = "Commands run in a sandbox, and their changes can be undone.", "green"
     else:
-        text = "Commands run in a sandbox but write to your files directly: only changes of file tools can be undone."
+        text = (
+            "Commands run in a sandbox but write to your files directly, which cannot be undone: each needs approval."
+            " Changes of file tools can be undone."
+        )
         colour = "yellow"
     yield colour_text(text, colour)
     if support.bubblewrap and not support.broker and not support.has_landlock:

@@ -15,12 +15,13 @@ from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text
 from handhold.core.change_diff import shorten_path
 from handhold.core.choices import Mode
-from handhold.core.errors import ToolError
+from handhold.core.errors import NoShell, ToolError
 from handhold.core.ports.policy import Decision, Verb, Verdict
 from handhold.core.text.display_text import escape_invisible
 from handhold.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from handhold.backends.files.roots import Root
     from handhold.core.policy.rule_policy import RulePolicy
     from handhold.core.policy.rules import Rule
 
@@ -105,9 +106,9 @@ def explain(
     roots = root or (Path.cwd(),)
     if target is not None:
         path, command = (target, None) if is_path(target, roots) else (None, target)
-    with open_stateless_toolbox(roots, policy) as (box, rules):
+    with open_stateless_toolbox(roots, policy) as (box, rules, opened):
         explanation = (
-            explain_command(box, command or "")
+            explain_command(box, opened, command or "")
             if path is None
             else explain_path(box, path, Verb(verb) if verb else None)
         )
@@ -121,8 +122,10 @@ def explain(
 
 
 @contextmanager
-def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Generator[tuple[Toolbox, RulePolicy]]":
-    """A toolbox for asking the policy. It keeps no state on disk."""
+def open_stateless_toolbox(
+    roots: Sequence[Path], policy: Mode | None
+) -> "Generator[tuple[Toolbox, RulePolicy, Sequence[Root]]]":
+    """A toolbox for asking the policy, which keeps no state on disk; its policy and its roots."""
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.settings import CodeSettings, load_policy
     from handhold.backends.state.sqlite import SqliteStore
@@ -131,7 +134,7 @@ def open_stateless_toolbox(roots: Sequence[Path], policy: Mode | None) -> "Gener
     files = Workspace(roots, store)
     try:
         rules = load_policy(files.roots, CodeSettings(policy, "edit"))
-        yield Toolbox.on(files, store, policy=rules), rules
+        yield Toolbox.on(files, store, policy=rules), rules, files.open_roots
     finally:
         files.close()
 
@@ -143,8 +146,9 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
     return not any(char.isspace() for char in target) and not find_on_path(target)
 
 
-def explain_command(box: Toolbox, command: str) -> Explanation:
-    analysis, decision = box.decide_command(command, contained=has_overlay() and not box.policy.allows_hosts)
+def explain_command(box: Toolbox, roots: "Sequence[Root]", command: str) -> Explanation:
+    no_undo = explain_no_undo(roots)
+    analysis, decision = box.decide_command(command, contained=not box.policy.allows_hosts, no_undo=no_undo)
     return Explanation(
         command, command, analysis.kind, decision, commands=analysis.commands, patterns=analysis.patterns
     )
@@ -179,12 +183,14 @@ def has_sandbox() -> bool:
     return detect_sandbox_support().bubblewrap is not None
 
 
-def has_overlay() -> bool:
-    """Whether the changes of a command are reviewed before they count."""
-    from handhold.backends.shell.sandbox_support import detect_sandbox_support
+def explain_no_undo(roots: "Sequence[Root]") -> str:
+    """Why what a command changes could not be undone; empty if it can."""
+    from handhold.backends.shell import obstacles
 
-    support = detect_sandbox_support()
-    return bool(support.broker) or (support.bubblewrap is not None and support.bubblewrap.overlay)
+    try:
+        return obstacles.explain_no_undo(roots)
+    except NoShell as error:
+        return error.because
 
 
 def find_rule(decision: Decision, policy: "RulePolicy") -> "Rule | None":

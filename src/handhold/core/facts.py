@@ -273,6 +273,17 @@ class SandboxStatus:
     hidden_total: int = 0
 
     @property
+    def is_broker(self) -> bool:
+        return self.by == "broker"
+
+    def explain_no_undo(self, *, background: bool = False) -> str:
+        """Why the changes of a command cannot be undone; empty if they can."""
+        if not self.shadow:
+            reasons = [why for why in self.why_not if "overlay" in why] or self.why_not
+            return "; ".join(reasons) or "there is no overlay of the workspace"
+        return "a background command changes the files themselves" if background and not self.is_broker else ""
+
+    @property
     def has_own_loopback(self) -> bool:
         """Whether commands cannot reach servers on this machine."""
         return self.by.startswith("bubblewrap") and (self.named_hosts or not self.network)

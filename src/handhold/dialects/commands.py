@@ -17,7 +17,6 @@ MAX_LISTED_PATHS = 30  # named in a reply; `reply.data` has a hundred
 MAX_PATH_CHARS = 120  # longer than most absolute paths, which a model copies
 MAX_LISTED_CONFLICTS = 5
 MAX_LISTED_HIDDEN = 5
-BROKER = "broker"  # in SandboxStatus.by
 MAX_NOTE_CHARS = 500  # characters of a note
 VERBS: tuple[ChangeVerb, ...] = ("created", "changed", "moved", "deleted")
 INFINITIVES: dict[ChangeVerb, str] = {"created": "create", "changed": "change", "moved": "move", "deleted": "delete"}
@@ -76,7 +75,7 @@ def _format_notes(result: RunResult) -> Iterator[str]:
     yield from _format_hidden_paths(result.sandbox)
     if result.undo_scope != "all":
         yield f"[{_explain_no_undo(result.sandbox)}]"
-    elif result.sandbox.by == BROKER:
+    elif result.sandbox.is_broker:
         yield f"[The command was held by the broker, without namespaces: {'; '.join(result.sandbox.why_not)}.]"
 
 
@@ -252,7 +251,7 @@ def _format_job_status(result: JobResult, names: JobToolNames) -> Iterator[str]:
         if not result.sandbox_known:
             yield from _format_hidden_paths(result.sandbox)
         yield f"[{name} runs in the background. Read its output with {names.output}; stop it with {names.stop}.]"
-        if result.sandbox.by == BROKER:
+        if result.sandbox.is_broker:
             yield "[It runs directly on the workspace; its changes can be undone once it has ended.]"
         else:
             yield "[It runs directly on the workspace, so its changes cannot be undone.]"

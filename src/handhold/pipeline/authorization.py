@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from handhold.core.errors import Denied
 from handhold.core.plans import FileChange
 from handhold.core.ports.journal import Call, CallDecision
-from handhold.core.ports.policy import CommandAnalysis, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Verdict
 from handhold.pipeline.approvals import ApprovalRequest, ApprovalService
 from handhold.pipeline.approver import WaitFor
 from handhold.pipeline.policy_review import (
@@ -36,19 +36,18 @@ class Authorizer:
         folder: str,
         *,
         wait: WaitFor,
-        directly: Sequence[str] = (),
+        directly: bool = False,
+        no_undo: str = "",
         seq: int = 0,
     ) -> CallDecision:
         """Called before a command runs. Denied or NotApproved if it must not. `seq` is its number in the journal.
 
-        `directly` are the roots of a command that would run on the workspace itself, where its changes are not
-        reviewed. A grant for the sandbox is not valid there, since the command could not be undone.
+        `directly`, `no_undo`: see `PolicyReviewer.review_command`. A grant for the sandbox is not valid for a command
+        that would run directly.
         """
-        policy = self._session.policy
         how = RUN_DIRECTLY_KEY if directly else RUN_KEY
         key = f"{how}={json.dumps([folder, command])}"
-        findings = [PolicyFinding("", policy.decide_command(analysis), key)]
-        findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in directly]
+        findings = self._reviewer.review_command(analysis, key, directly=directly, no_undo=no_undo)
         patterns = tuple(f"{how} {each}" for each in analysis.patterns)
         return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder, seq), findings)
 

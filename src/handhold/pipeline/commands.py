@@ -94,8 +94,10 @@ class CommandRunner:
 
     def run(self, context: CallContext, request: Run) -> Reply:
         shell, token = self.shell, context.token
-        decision, opens_network = self._authorize(context, request, shell.sandbox)
-        request = replace(request, network=opens_network)
+        sandbox = shell.sandbox
+        decision, opens_network = self._authorize(context, request, sandbox)
+        # The shell runs a command directly only if that was decided about: an overlay may become impossible meanwhile.
+        request = replace(request, network=opens_network, direct=request.direct or not sandbox.shadow)
         if request.background:
             commit = partial(self._job_changes.commit, context.call, request)
             started = run.conclude_job("start", shell.start(request, commit))
@@ -135,7 +137,7 @@ class CommandRunner:
     @property
     def is_brokered(self) -> bool:
         """Whether a command's changes are in the workspace before they are committed."""
-        return self.shell.sandbox.by == "broker"
+        return self.shell.sandbox.is_broker
 
     def _redact_watched(self, watch: Callable[[str], None] | None) -> Callable[[str], None] | None:
         """Who watches gets what the reply will show; a token that is cut in two by chance is not recognised."""
@@ -168,14 +170,14 @@ class CommandRunner:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
         folder = request.folder or self._folder
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network, folder=folder)
-        roots = self._session.files.roots if direct else ()
         decision = self._authorizer.authorize_command(
             context.call,
             request.command,
             analysis,
             folder,
             wait=context.token.wait_for,
-            directly=roots,
+            directly=direct,
+            no_undo=sandbox.explain_no_undo(background=request.background),
             seq=context.seq,
         )
         return decision, decision.verdict == "approved" and analysis.contained and connects(analysis)

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
 from handhold.core.policy.repositories import Repositories
-from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Policy, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
 from handhold.pipeline.workspace_policy import severity
 
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
+NO_UNDO_RULE = "no undo"  # asks about commands whose changes cannot be undone
 CHANGES_KEY = "changes"  # the key of changes in the workspace that no rule or protected name covers
 
 OUTSIDE_LINK = Decision(
@@ -52,6 +53,24 @@ class PolicyReviewer:
     def _repositories(self, files: Sequence[FileChange]) -> Repositories:
         """The git directories among the changes of a call."""
         return Repositories(self._session.files, self._contents, self._protection, files)
+
+    # --- findings about a command before it runs
+
+    def review_command(
+        self, analysis: CommandAnalysis, key: str, *, directly: bool, no_undo: str
+    ) -> list[PolicyFinding]:
+        """`directly`: it would run on the workspace itself, without a review of its changes, so it counts as a change.
+
+        `no_undo` is why what it changes could not be undone; empty if it can. Such a command needs approval, whatever
+        its text says, except in the mode `open`, in which a person has agreed to all commands.
+        """
+        policy, roots = self._session.policy, self._session.files.roots if directly else ()
+        findings = [PolicyFinding("", policy.decide_command(analysis), key)]
+        findings += [PolicyFinding(root, policy.decide(Verb.CHANGE, root), key) for root in roots]
+        if no_undo and policy.name != "open":
+            decision = Decision(Verdict.ASK, f"this cannot be undone: {no_undo}", NO_UNDO_RULE, "built in")
+            findings.insert(0, PolicyFinding("", decision, key))
+        return findings
 
     # --- findings about changes
 

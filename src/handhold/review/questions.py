@@ -9,6 +9,7 @@ from hashlib import sha256
 from handhold.core.change_diff import is_omission
 from handhold.core.ports.approvals import Consent, Effect, PendingApproval
 from handhold.pipeline.approvals import PAGE_TIMEOUT_SECONDS, describe_keys
+from handhold.pipeline.policy_review import NO_UNDO_RULE
 from handhold.review.diff_view import DiffView, build_view, parse_unified
 from handhold.review.display import format_duration, format_size, has_hidden, plural
 
@@ -116,6 +117,8 @@ def build_question(pending: PendingApproval, *, is_waiting: bool, commands_reach
         chips.append(Chip("ok", "undo restores everything", "✓"))
     elif pending.command:
         chips.append(Chip("", "not run yet"))
+        if pending.rule.startswith(NO_UNDO_RULE):
+            chips.append(Chip("bad", "cannot be undone", "▲"))
     if pending.confined_by:
         is_broker = pending.confined_by == "broker"
         chips.append(Chip("", "held by the broker, no overlay here" if is_broker else pending.confined_by))

@@ -14,7 +14,7 @@ from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.network import NetworkAccess
 from handhold.backends.shell import orphans
 from handhold.backends.shell.brokered_jobs import start_brokered_job
-from handhold.backends.shell.brokered_run import BrokeredRun, find_broker_obstacle
+from handhold.backends.shell.brokered_run import BrokeredRun
 from handhold.backends.shell.cleanup import remove_unused
 from handhold.backends.shell.credentials import CredentialServer
 from handhold.backends.shell.host_paths import find_other_mounts, is_inside_any
@@ -23,9 +23,9 @@ from handhold.backends.shell.launch_spec import build_argv
 from handhold.backends.shell.limits import UNLIMITED, ResourceLimits, explain_uncounted
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_masks, explain_unhidden
+from handhold.backends.shell.obstacles import find_obstacle, without_overlay
 from handhold.backends.shell.output import SMALL_RING_BYTES, OutputSink
 from handhold.backends.shell.overlay import OverlayUnavailable, WorkspaceOverlay
-from handhold.backends.shell.preflight import find_overlay_obstacle
 from handhold.backends.shell.process import CommandProcess
 from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
 from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
@@ -129,10 +129,8 @@ class SandboxedShell:
             status = replace(status, why_not=(*status.why_not, self._loopback_error))
         if not status.shadow:
             return status
-        why_not = self._get_overlay_failure() or next(
-            (why for root in self._list_writable_roots() if (why := self._find_overlay_obstacle(root))), ""
-        )
-        return replace(status, shadow=False, why_not=(*status.why_not, f"no overlay: {why_not}")) if why_not else status
+        why_not = self._get_overlay_failure() or find_obstacle(self._sandbox, self._roots, self._get_staging_area)
+        return without_overlay(status, why_not) if why_not else status
 
     @property
     def is_busy(self) -> bool:
@@ -148,14 +146,6 @@ class SandboxedShell:
     def _list_writable_roots(self) -> Iterator[Root]:
         return (root for root in self._roots if root.writable)
 
-    def _find_overlay_obstacle(self, root: Root) -> str:
-        if self._sandbox.broker:
-            return find_broker_obstacle(root, self._get_staging_area)
-        if self._get_staging_area(root) is None:
-            return f"there is no space for its overlay on the file system of {root.real}"
-        with translate_os_errors(root.real):
-            return find_overlay_obstacle(root)
-
     def _start_credentials(self, hosts: Sequence[str], learn: Callable[[str, str], None] | None) -> CredentialServer:
         if not self._bubblewrap:  # a brokered command reaches no Unix socket outside its session
             raise NoShell(f"credentials for git need bubblewrap; {'; '.join(self._sandbox.status.why_not)}")
@@ -166,13 +156,14 @@ class SandboxedShell:
 
     @contextmanager
     def run(self, run: Run, *, on_output: Callable[[str], None] | None = None) -> Generator[CommandResult]:
-        """Raise NoShell if an overlay is suddenly unavailable: running without one would need another decision."""
+        """Raise NoShell if an overlay is suddenly impossible and `run` is not `direct`: that needs another decision."""
         status = self.sandbox
         for reason in status.why_not if self._bubblewrap else ():
             warn_once("shell", f"Commands are less confined than they could be: {reason}")
-        direct = run.direct or not status.shadow
-        if direct and run.preview:
-            raise NoShell("; ".join(("a preview needs an overlay of the workspace", *status.why_not)))
+        direct = run.direct or not self._sandbox.status.shadow
+        if not status.shadow and (run.preview or not direct):
+            what = "a preview needs" if run.preview else "there is no longer"
+            raise NoShell("; ".join((f"{what} an overlay of the workspace", *status.why_not)))
         with ExitStack() as stack:
             overlay = None if direct else self._create_overlay(stack)
             # On an overlay, what the command moves or removes stays where it is until its changes are committed.

@@ -212,11 +212,11 @@ class BrokeredRun:
                     each.staging_area.drop(each.command)
 
 
-def find_broker_obstacle(root: Root, get_staging_area: Callable[[Root], StagingArea | None]) -> str:
+def find_broker_obstacle(root: Root, get_staging_area: Callable[[Root], StagingArea | None] | None) -> str:
     """Why commands on this root cannot be brokered; empty if they can."""
     if root.real == "/":
         return "the workspace is the root of the file system"
-    if get_staging_area(root) is None:
+    if get_staging_area and get_staging_area(root) is None:
         return f"there is no space for what a command displaces on the file system of {root.real}"
     if (mount := find_mount_below(root.real)) is not None:
         return f"{mount} is a mount point"
