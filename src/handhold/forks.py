@@ -43,6 +43,10 @@ from handhold.pipeline.merge import MergeCommitter
 
 RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run", "start"))  # commands of `handhold fork`
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
+NAME_RULE = (
+    "a name begins with a letter or digit, has only letters, digits, '.', '_' and '-',"
+    " could be a branch of git, and is not that of a command"
+)
 
 
 class Fork:
@@ -180,7 +184,7 @@ class Forks:
     def create(self, name: str) -> Fork:
         """A new fork. ForkUnavailable if there is one of that name, or if there can be none here."""
         if not FORK_NAME.fullmatch(name) or name in RESERVED_NAMES:
-            raise ForkUnavailable(name, "a name has letters, digits, '.', '_' and '-', and is not that of a command")
+            raise ForkUnavailable(name, NAME_RULE)
         self._check_support(name)
         with ExitStack() as opened:
             folders = list(self._writable_roots)

@@ -1,5 +1,6 @@
 """Forks of git repositories: ignored files, commits, and linked worktrees."""
 
+import itertools
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.backends.forks import text_merge
+from handhold.backends.forks.fork_store import FORK_NAME
 from handhold.core.errors import Denied, ForkUnavailable, MergeConflict
 from tests.backends.shell.forked import as_user
 from tests.faults.trees import tree
@@ -240,3 +242,16 @@ def test_without_git_texts_conflict_and_ignored_files_must_be_asked_for(
         (root / "a.txt").write_text("a\n")
         box.fork("try").merge(include_ignored=True)
         assert (root / "a.txt").read_text() == "a\nfork\n"
+
+
+def test_v11_a_name_of_a_fork_is_one_of_git(tmp_path: Path):
+    """Git's own rule decides which refs may be named after a fork."""
+    parts = ("", "a", "..", ".", ".lock", "-", "B.lock.x")
+    for name in map("".join, itertools.product(parts, repeat=3)):
+        if FORK_NAME.fullmatch(name):
+            command = ["git", "check-ref-format", f"refs/handhold/{name}/main"]
+            assert subprocess.run(command, check=False).returncode == 0, name
+    with Toolbox.open(make_repository(tmp_path / "ws"), state=tmp_path / "state", settings=False) as box:
+        for name in ("a..b", "a.lock", "a."):
+            with pytest.raises(ForkUnavailable):
+                box.fork(name)

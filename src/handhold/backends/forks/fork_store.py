@@ -14,13 +14,14 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import LIST_FLAGS, remove_tree
 from handhold.backends.forks.copies import copy_root
-from handhold.backends.forks.fork_folder import INFO_FILE, NO_SUCH_FORK, ForkFolder, ForkInfo
+from handhold.backends.forks.fork_folder import NO_SUCH_FORK, ForkFolder, ForkInfo
 from handhold.backends.shell.overlay import copy_root_metadata
 from handhold.backends.state.state_folder import FORK_FILE, ensure_private_folder
 from handhold.core.errors import ForkUnavailable
 from handhold.logs import suppress_and_log
 
-FORK_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+# Merging names refs after a fork, so the rule of `git check-ref-format` applies too: no "..", no end in "." or ".lock".
+FORK_NAME = re.compile(r"(?!.*(?:\.\.|\.lock\Z|\.\Z))[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 FORKS_FOLDER = "forks"  # in the state folder
 TEMPORARY_PREFIX = ".temporary-"  # of a fork that is being made or removed
 
@@ -45,11 +46,11 @@ class ForkStore:
 
     def get(self, name: str) -> ForkFolder:
         """ForkUnavailable if there is none of that name."""
-        fork = ForkFolder(self.folder / name)
-        if not FORK_NAME.fullmatch(name) or not (fork.folder / INFO_FILE).exists():
-            known = ", ".join(each.name for each in self)
+        forks = {each.name: each for each in self}
+        if name not in forks:
+            known = ", ".join(forks)
             raise ForkUnavailable(name, f"{NO_SUCH_FORK}; there are {known}" if known else "there are no forks")
-        return fork
+        return forks[name]
 
     def create(self, name: str, roots: Sequence[Root], copy_since_ns: int | None = None) -> ForkFolder:
         """A new fork of these folders. It appears at once, complete. With `copy_since_ns`, the time now, by copying."""
