@@ -195,6 +195,7 @@ ERROR_SOURCES = {
 }
 # Sample facts for the examples, by field name.
 FACTS: dict[str, Any] = {
+    "message": "'(' was never closed",
     "path": "src/app.py",
     "fork": "try-1",
     "reasons": ("the same lines were changed in both",),

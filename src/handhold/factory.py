@@ -20,6 +20,7 @@ from handhold.core.policy.hosts import HostPattern
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import RuleSet
+from handhold.core.ports.checks import SyntaxChecker
 from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
@@ -153,10 +154,9 @@ class ToolboxParts:
     def _make_problem_finder(self) -> "ProblemFinder | None":
         if not self._check_syntax:
             return None
-        from handhold.backends.checks.syntax import LanguageSyntax
         from handhold.pipeline.problems import ProblemFinder
 
-        return ProblemFinder(self.session, self.contents, LanguageSyntax())
+        return ProblemFinder(self.session, self.contents, load_syntax_checker())
 
     @cached_property
     def guard(self) -> PathGuard:
@@ -316,6 +316,7 @@ def assemble(
         waits_for_hub=config.durable == "hub",
         refuse_broken=config.refuse_broken is not None,
         unredacted=config.unredacted,
+        load_syntax_checker=load_syntax_checker if config.check_syntax else None,
     )
     planner = Planner(session, config.searcher or LazySearcher(files), config.converter or LazyConverter())
     return ToolboxParts(
@@ -450,6 +451,13 @@ def dialect_options(dialect: Dialect, config: ToolboxConfig) -> DialectOptions:
     """The options of the dialect, except those that the configuration overrides."""
     given = {name: getattr(config, name) for name in ("matching", "hints", "search_seconds")}
     return replace(dialect.options, **{name: value for name, value in given.items() if value is not None})
+
+
+def load_syntax_checker() -> SyntaxChecker:
+    """Imported with the first use: many sessions change nothing."""
+    from handhold.backends.checks.syntax import LanguageSyntax
+
+    return LanguageSyntax()
 
 
 def choose_dialect(dialect: str | Dialect, model: str) -> Dialect:

@@ -322,6 +322,22 @@ class NoMatch(PathError):
     longer: bool = False  # the old text has more lines than the file
 
 
+class AlreadyApplied(PathError):
+    """The old text is not in the file, and the new text is there once, as the edit would have left it."""
+
+    code, error_source = "ALREADY_APPLIED", ErrorSource.MODEL
+    line: int
+
+
+class BreaksSyntax(PathError):
+    """The old text matched approximately, and the file would no longer parse as it did."""
+
+    code, error_source = "BREAKS_SYNTAX", ErrorSource.MODEL
+    line: int  # of the first new error, in the text that was not written
+    message: str
+    matched_by: str
+
+
 class Ambiguous(PathError):
     """The old text is in the file more than once."""
 

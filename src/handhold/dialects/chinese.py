@@ -83,6 +83,10 @@ def format_chinese_error(error: e.ToolError) -> str:
             return "新旧文本相同,无需修改"
         case e.NoMatch():
             return f"在 {path} 中找不到要替换的文本,请重新读取文件并原样引用"
+        case e.AlreadyApplied(line=line):
+            return f"该修改已经存在于 {path} 第 {line} 行(旧文本已不在文件中),未做任何改动"
+        case e.BreaksSyntax(line=line, message=message):
+            return f"引用的文本与 {path} 不完全一致,按此修改后第 {line} 行将无法解析 ({truncate(message)}),未做任何改动,请原样引用"
         case e.Ambiguous(lines=lines):
             return f"要替换的文本在 {path} 中出现 {len(lines)} 次,请提供更多上下文"
         case e.OverlappingMatches(lines=lines):

@@ -90,6 +90,10 @@ def format_plain_error(error: e.ToolError) -> str:
             return "The text to replace is empty, which is only allowed as the first edit of a new file. Quote the text to replace."
         case e.NoMatch():
             return f"The text to replace is not in {path}. Quote it exactly as in the file, without line numbers."
+        case e.AlreadyApplied(line=line):
+            return f"This edit is already applied at line {line} of {path}: the new text is there, and the old text is not. Nothing was changed."
+        case e.BreaksSyntax(line=line, message=message, matched_by=strategy):
+            return f"The text to replace is in {path} only if {truncate(strategy)} is ignored, and then line {line} would no longer parse ({truncate(message)}). Nothing was changed. Quote the text exactly as in the file."
         case e.Ambiguous(lines=lines):
             return f"The text to replace is in {path} {len(lines)} times. Quote more lines around the one you mean."
         case e.UnexpectedCount(wanted=wanted, lines=lines):

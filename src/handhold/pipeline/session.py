@@ -1,11 +1,12 @@
 """A session: one agent's conversation with a workspace."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from handhold.core.change_diff import shorten_path
 from handhold.core.plans import FileChange, hash_or_none
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.ports.approvals import ApprovalStore, Approver
+from handhold.core.ports.checks import SyntaxChecker
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
@@ -41,6 +42,7 @@ class Session:
         refuse_broken: bool = False,
         unredacted: Collection[str] = (),
         waits_for_hub: bool = False,
+        load_syntax_checker: Callable[[], SyntaxChecker] | None = None,
     ) -> None:
         self.name = name
         self.files = files
@@ -57,6 +59,7 @@ class Session:
         self.redaction = OutputRedaction(lambda: self.secret_files, unredacted)
         self.hub = hub
         self._waits_for_hub = waits_for_hub
+        self._load_syntax_checker = load_syntax_checker
         self.tracker = ReadTracker(store.read_records(name), store, store, files)
 
     def confirm_change(self) -> None:
@@ -74,6 +77,7 @@ class Session:
             self.options,
             self.hidden_paths,
             self.secret_files.find_denied_name,
+            self._load_syntax_checker,
         )
 
     @property

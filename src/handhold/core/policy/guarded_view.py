@@ -12,6 +12,7 @@ from handhold.core.errors import ChangedDuringRead, Denied, IsDirectory, IsLink,
 from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
+from handhold.core.ports.checks import SyntaxChecker
 from handhold.core.ports.dialect import DialectOptions
 from handhold.core.ports.files import FileView, HiddenPaths
 from handhold.core.ports.policy import Policy, Verb, Verdict
@@ -39,6 +40,7 @@ class GuardedView:
     options: DialectOptions
     hidden_paths: HiddenPaths | None = None  # paths that may not be read; None if no rule denies reading
     find_denied_name: Callable[[str, FileStat], str | None] = lambda _path, _stat: None  # of a file with several names
+    load_syntax_checker: Callable[[], SyntaxChecker] | None = None
 
     @property
     def matching(self) -> Matching:
@@ -142,6 +144,21 @@ class GuardedView:
         """Whether the session has seen this file completely."""
         record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
         return record is not None and record.is_complete and record.hash == snapshot.hash
+
+    def make_syntax_judge(self, place: str) -> Callable[[Text, Text], tuple[int, str] | None] | None:
+        """What says which error a change of this file makes; None if syntax is not checked."""
+        if self.load_syntax_checker is None:
+            return None
+        load = self.load_syntax_checker
+
+        def find_error(before: Text, after: Text) -> tuple[int, str] | None:
+            syntax, old, new = load(), before.encode(), after.encode()
+            if max(len(old), len(new)) > syntax.get_max_bytes(place):
+                return None
+            found = syntax.find_new_errors(place, old, new)
+            return (found[0].line, found[0].message) if found else None
+
+        return find_error
 
     def reject_link(self, path: str) -> None:
         """Raise IsLink if the path names a link instead of a file."""

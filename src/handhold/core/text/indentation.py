@@ -1,7 +1,8 @@
 """Re-indent lines that a model wrote to fit the file.
 
 The matched lines show how: each pairs the quoted indentation with the file's. A rule maps one to the other: first
-another unit (tabs, spaces, another width), then the same shift for all lines.
+another unit (tabs, spaces, another width), then the same shift for all lines. Where no rule explains all lines, a new
+line moves as the nearest line of its depth does.
 """
 
 from collections import Counter
@@ -73,31 +74,46 @@ class Reindenter:
         """`new_lines` are the lines to indent; `unit` is the file's indentation unit."""
         self.pairs = pairs
         self.is_noop = all(quoted == real for quoted, real in pairs)
+        self.rule: IndentRule | None = None
         if not self.is_noop:
             known = {quoted for quoted, _ in pairs}
-            self.rule = self._choose_rule(
-                sorted({get_indent(line) for line in new_lines if not is_blank(line)} - known), unit
-            )
+            # The second line of a block comment is one column off any unit.
+            added = {get_indent(line) for line in new_lines if not is_blank(line) and not line.lstrip().startswith("*")}
+            self.rule = self._choose_rule(sorted(added - known), unit)
 
-    def __call__(self, line: str, replaced: tuple[str, str] | None = None) -> str:
-        """The line re-indented. `replaced` is the line it replaces, as quoted and as in the file."""
+    @property
+    def is_uniform(self) -> bool:
+        """Whether one rule explains all pairs."""
+        return self.rule is not None and all(self.rule(quoted) == real for quoted, real in self.pairs)
+
+    def __call__(self, line: str, replaced: tuple[str, str] | None = None, above: int | None = None) -> str:
+        """The line re-indented.
+
+        `replaced` is the line it replaces, as quoted and as in the file; `above` is how many of the pairs are above it.
+        """
         if self.is_noop or is_blank(line):
             return line
         quoted = get_indent(line)
         if replaced and get_indent(replaced[0]) == quoted and not is_blank(replaced[0]):
             real = get_indent(replaced[1])
         else:
-            real = self._map_indent(quoted)
+            real = self._map_indent(quoted, len(self.pairs) if above is None else above)
         return real + line[len(quoted) :]
 
-    def _map_indent(self, quoted: str) -> str:
-        known = Counter(real for each, real in self.pairs if each == quoted).most_common(1)
+    def _map_indent(self, quoted: str, above: int) -> str:
+        near = [*reversed(self.pairs[:above]), *self.pairs[above:]]
+        known = next((real for each, real in near if each == quoted), None)
         ruled = self.rule(quoted) if self.rule else None
-        if known and (ruled is None or abs(len(known[0][0]) - len(ruled)) > 1):
-            return known[0][0]
-        if ruled is None:
+        if known is None and ruled is None:
             raise CannotFit
-        return ruled
+        if known is None or (ruled is not None and self._is_stray(known, ruled)):
+            return ruled or ""
+        return known
+
+    def _is_stray(self, known: str, ruled: str) -> bool:
+        """Whether only one line departs from the rule, by a column: nothing else moves as it does."""
+        departing = sum(self.rule is None or self.rule(quoted) != real for quoted, real in self.pairs)
+        return departing == 1 and abs(len(known) - len(ruled)) == 1
 
     def _choose_rule(self, new_indents: list[str], unit: str) -> IndentRule | None:
         """The best rule; None if it explains less than half of the lines."""

@@ -44,6 +44,10 @@ class QuoteMatch:
     quote: Quote
 
     @property
+    def is_exact(self) -> bool:
+        return self.strategy == STRATEGIES[0].name
+
+    @property
     def spans(self) -> tuple[TextSpan, ...]:
         return tuple(place.span for place in self.locations)
 

@@ -6,7 +6,7 @@ the lines around them.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from handhold.core.text.encoding import REPLACEMENT_CHAR
@@ -14,12 +14,12 @@ from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_
 from handhold.core.text.kept_spans import KeptSpan
 from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
+from handhold.core.text.quote_fitting import end_last_line, fit_quote_to_span, widen_to_line_start
 from handhold.core.text.quote_repair import Quote
 from handhold.core.text.text_index import get_indent, is_blank, to_bare_bytes, to_plain_text
 
 MAX_ALIGNMENT_SIZE = 4_000_000  # product of line counts above which only the edges are aligned
 INDENT_CONTEXT_CHARS = 20_000  # characters around a place that show how the file is indented
-BLOCK_OPENERS = (":", "{", "(", "[", "=>", "->", "then", "do", "begin")
 
 LineWithEnding = tuple[str, str]  # a line and its ending
 
@@ -31,21 +31,35 @@ class SpliceResult:
     kept: tuple[KeptSpan, ...]
 
 
-def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, literal: bool = False) -> SpliceResult:
+def splice(
+    text: str,
+    locations: Sequence[MatchLocation],
+    quote: Quote,
+    *,
+    literal: bool = False,
+    keeps_lines: bool = False,
+    is_second: bool = False,
+) -> SpliceResult:
     """Replace the quote's old text with its new text, at each location.
 
-    With `literal`, character for character, except for line endings.
+    With `literal`, character for character, except for line endings. With `keeps_lines`, the line below stays a line of
+    its own, also if only the old text ends with a newline. Where the new text can be read as indented like the old text
+    or like the file, the likelier reading is taken, or with `is_second` the other one.
     """
     out: list[str] = []
     kept: list[KeptSpan] = []
     repaired: set[str] = set()
     at = end = 0
     for location in locations:
+        if not literal and not (is_second and quote.new.strip()):
+            location = widen_to_line_start(text, location, quote)
         adjusted = quote if literal else fit_quote_to_span(text, location.span, quote)
+        if keeps_lines:
+            adjusted = end_last_line(text, location.span, adjusted)
         if "\n" not in adjusted.old + adjusted.new and text[location.span.start : location.span.end] == adjusted.old:
             new, shifted = adjusted.new, False  # part of a line, exactly as quoted: nothing to fit
         else:
-            fitter = ReplacementFitter(text, location, adjusted)
+            fitter = ReplacementFitter(text, location, adjusted, is_second=is_second)
             new, shifted = fitter.render(), fitter.has_reindented
         out += (text[at : location.span.start], new)
         kept.append(KeptSpan(at, end, location.span.start - at))
@@ -58,49 +72,10 @@ def splice(text: str, locations: Sequence[MatchLocation], quote: Quote, *, liter
     return SpliceResult("".join(out), tuple(sorted(repaired)), tuple(kept))
 
 
-def fit_quote_to_span(text: str, span: TextSpan, quote: Quote) -> Quote:
-    """Adjust the quote for a place that starts or ends inside a line, so that the rest of that line is not duplicated.
-
-    A model may quote a line without its indentation and write the new lines with it, or the other way round.
-    """
-    before = text[text.rfind("\n", 0, span.start) + 1 : span.start]
-    after = text[span.end : end if (end := text.find("\n", span.end)) != -1 else len(text)].removesuffix("\r")
-    old_lines, new_lines = quote.old.split("\n"), quote.new.split("\n")
-    if before and (new_lines[0] == before + old_lines[0] or _has_file_indent(before, old_lines, new_lines)):
-        new_lines[0] = new_lines[0].removeprefix(before)
-    elif is_blank(before) and all(map(is_blank, old_lines[1:])) and _is_outdented(before, old_lines[0], new_lines):
-        new_lines[1:] = [line if is_blank(line) else before + line for line in new_lines[1:]]
-    if after.strip() and new_lines[-1] == old_lines[-1] + after:
-        new_lines[-1] = old_lines[-1]
-    return quote if new_lines == old_lines else replace(quote, new="\n".join(new_lines))
-
-
-def _has_file_indent(before: str, old_lines: Sequence[str], new_lines: Sequence[str]) -> bool:
-    """Whether the new lines have the indentation that precedes the old ones in the file."""
-    first, *rest = new_lines
-    return (
-        is_blank(before)
-        and get_indent(first) == before
-        and not get_indent(old_lines[0])
-        and all(line.startswith(before) for line in rest if not is_blank(line))
-    )
-
-
-def _is_outdented(before: str, old: str, new_lines: Sequence[str]) -> bool:
-    """Whether the lines after the first lack the indentation that the first one has in the file."""
-    first, *rest = new_lines
-    solid = [line for line in rest if not is_blank(line)]
-    if not before or not solid:
-        return False
-    if get_indent(old) or not all(line.startswith(before) for line in solid):
-        return True
-    return first.rstrip().endswith(BLOCK_OPENERS) and get_indent(solid[0]) == before
-
-
 class ReplacementFitter:
     """Adapts the new text to one place."""
 
-    def __init__(self, text: str, location: MatchLocation, quote: Quote) -> None:
+    def __init__(self, text: str, location: MatchLocation, quote: Quote, *, is_second: bool = False) -> None:
         span = text[location.span.start : location.span.end]
         self.line_ranges = location.line_ranges
         self.has_reindented = False  # a new line was indented differently than written
@@ -113,9 +88,13 @@ class ReplacementFitter:
         self.is_verbatim = all(self._get_file_line(at) == line for at, line in enumerate(self.old_lines))
         around = text[max(0, location.span.start - INDENT_CONTEXT_CHARS) : location.span.end + INDENT_CONTEXT_CHARS]
         self.indent_unit = "" if self.is_verbatim else detect_indent_unit(around.split("\n"))
+        self.pairs = {} if self.is_verbatim else dict(self._iter_indent_pairs())
+        self.reindent = Reindenter(list(self.pairs.values()), self.new_lines, self.indent_unit)
         self.uses_file_indent = not self.is_verbatim and self._is_indented_like_file()
-        pairs = [] if self.is_verbatim or self.uses_file_indent else list(self._iter_indent_pairs())
-        self.reindent = Reindenter(pairs, self.new_lines, self.indent_unit)
+        if self.reindent.is_uniform:
+            self.uses_file_indent = self.uses_file_indent != is_second
+        if self.reindent.is_uniform and not self.uses_file_indent:
+            self._move_quote()
 
     def _handle_missing_newline(self) -> None:
         """Handle a quote that ends with a newline where the file does not."""
@@ -142,31 +121,65 @@ class ReplacementFitter:
         after = min((each[0] for each in self.line_ranges[at + 1 : at + 2]), default=past)
         return first < past and (before > first or after < past)
 
-    def _iter_indent_pairs(self) -> Iterator[tuple[str, str]]:
+    def _iter_indent_pairs(self) -> Iterator[tuple[int, tuple[str, str]]]:
         for at, line in enumerate(self.old_lines):
             first, past = self.line_ranges[at]
             if first < past and not is_blank(line) and not self._is_shared(at):
-                yield get_indent(line), get_indent(self.file_lines[first][0])
+                yield at, (get_indent(line), get_indent(self.file_lines[first][0]))
+
+    def _move_quote(self) -> None:
+        """Where one rule explains all quoted lines, both texts move as a whole; what they share is then in the file."""
+        moved = [self.reindent(line) for line in self.new_lines]
+        self.has_reindented = moved != self.new_lines
+        self.old_lines, self.new_lines = [self.reindent(line) for line in self.old_lines], moved
+        self.is_verbatim = all(self._get_file_line(at) == line for at, line in enumerate(self.old_lines))
+        self.pairs, self.reindent = {}, Reindenter([], [], "")
 
     def _is_indented_like_file(self) -> bool:
-        """Whether the new text is indented like the file although the old one is not, judging by shared lines."""
-        olds, news = ([line.strip() for line in lines] for lines in (self.old_lines, self.new_lines))
+        """Whether the new text is indented like the file although the old one is not.
+
+        Where all lines are shifted by the same, the outermost line of the new text says it; else, the shared lines.
+        """
         shared = [
-            (a + n, c + n)
-            for kind, a, b, c, _ in align_lines(olds, news)
-            if kind == "equal"
-            for n in range(b - a)
-            if olds[a + n] and self._get_file_line(a + n) is not None
-        ]
-        indents = [
             (get_indent(self.old_lines[i]), get_indent(self._get_file_line(i) or ""), get_indent(self.new_lines[j]))
-            for i, j in shared
+            for i, j in self._iter_shared_lines()
         ]
-        as_file = sum(new == own != old for old, own, new in indents)
-        owns = {own for _, own, _ in indents}
-        return as_file > sum(new == old != own for old, own, new in indents) and not any(
+        as_file = sum(new == own != old for old, own, new in shared)
+        as_quoted = sum(new == old != own for old, own, new in shared)
+        if self.reindent.is_uniform:
+            quoted, real = (min((pair[side] for pair in self.pairs.values()), key=len) for side in (0, 1))
+            stated = min((get_indent(line) for line in self.new_lines if not is_blank(line)), key=len, default=quoted)
+            if stated == real != quoted and as_quoted and len(quoted) == len(real) + 1:
+                self._straighten_shared_lines()  # they alone are a column too deep
+            elif stated == real != quoted and as_quoted and not self._loses_its_head(quoted):
+                return False
+            if quoted != real and stated in (quoted, real):
+                return stated == real
+        owns = {own for _, own, _ in shared}
+        return as_file > as_quoted and not any(
             is_off_unit(depth, self.indent_unit) and depth not in owns for depth in map(get_indent, self.new_lines)
         )
+
+    def _loses_its_head(self, outermost: str) -> bool:
+        """Whether the first quoted line opens the block and is removed, so that the rest moves out."""
+        kept = {at for at, _ in self._iter_shared_lines()}
+        head = next(at for at, line in enumerate(self.old_lines) if not is_blank(line))
+        return head not in kept and get_indent(self.old_lines[head]) == outermost
+
+    def _straighten_shared_lines(self) -> None:
+        lines = list(self.new_lines)
+        for at, new in self._iter_shared_lines():
+            lines[new] = self._get_file_line(at) or ""
+        self.new_lines = lines
+
+    def _iter_shared_lines(self) -> Iterator[tuple[int, int]]:
+        """The old and new lines that are the same except for indentation, by position, where they are in the file."""
+        olds, news = ([line.strip() for line in lines] for lines in (self.old_lines, self.new_lines))
+        for kind, a, b, c, _ in align_lines(olds, news):
+            if kind == "equal":
+                for n in range(b - a):
+                    if olds[a + n] and self._get_file_line(a + n) is not None:
+                        yield a + n, c + n
 
     # --- alignment of old and new text
 
@@ -243,11 +256,12 @@ class ReplacementFitter:
     ) -> Iterator[LineWithEnding]:
         rows = self.file_lines[first:past]
         new_lines = restore_undecodable(new_lines, "".join(line for line, _ in rows))
+        above = sum(at < b for at in self.pairs)
         for n, line in enumerate(new_lines):
             replaced = None
             if (len(new_lines) == b - a or n == 0) and a + n < b and (own := self._get_file_line(a + n)) is not None:
                 replaced = self.old_lines[a + n], own
-            fitted = line if self.uses_file_indent else self.reindent(line, replaced)
+            fitted = line if self.uses_file_indent else self.reindent(line, replaced, above)
             self.has_reindented = self.has_reindented or fitted != line
             yield fitted, rows[n][1] if n < len(rows) else self.ending
 

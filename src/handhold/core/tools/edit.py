@@ -31,7 +31,9 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
             raise AlreadyExists(path)
         return plan_create(path, first.new, rest, files)
     known = files.read_editable_text(path)
-    applied = apply_edits(known.text, edits, path=path, matching=files.matching)
+    applied = apply_edits(
+        known.text, edits, path=path, matching=files.matching, find_error=files.make_syntax_judge(known.snapshot.path)
+    )
     change = FileChange(
         known.snapshot.path,
         InlineContent(known.snapshot.data, known.snapshot.hash),
