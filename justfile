@@ -137,6 +137,7 @@ fix:
 # Write the reference pages and llms.txt from the code.
 reference:
     "{{bin}}/python" checks/reference.py
+    "{{bin}}/python" checks/contract.py
 
 # Draw the plots from bench/results.json, and the other pictures of the documentation.
 pictures:

@@ -170,6 +170,23 @@ def test_c11_what_was_cut_is_not_written_over():
     assert box.call("write_file", {"file_path": "a", "content": "x"}).code == "PARTLY_READ"
 
 
+def test_a_number_that_is_none_is_refused(box: Toolbox):
+    for number in ("two", 1.5):
+        assert box.call("read_file", {"file_path": "a.py", "offset": number}).code == "BAD_ARGUMENTS"
+
+
+def test_a_file_that_changed_since_is_not_written_over(box: Toolbox):
+    read(box)
+    box.files.put("a.py", b"theirs\n")  # pyright: ignore[reportAttributeAccessIssue]
+    assert box.call("write_file", {"file_path": "a.py", "content": "ours\n"}).code == "STALE"
+
+
+def test_places_that_overlap_are_refused():
+    box = Toolbox.in_memory({"a.py": "aaa\n"}, dialect="hello", root="/ws")
+    read(box)
+    assert edit(box, "aa", "b") == source("edit.many")
+
+
 def test_the_task_at_the_end_of_the_source():
     assert "TODO" in source("task")
     box = Toolbox.in_memory({"a.py": "TODO one\nTODO two\n"}, dialect="hello")

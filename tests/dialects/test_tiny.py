@@ -164,6 +164,19 @@ def test_the_four_levels_of_the_seed_find_their_place_and_keep_the_files_manner(
     assert here.files.read("a.py").data.decode() == after
 
 
+def test_an_edit_that_changes_nothing_is_refused():
+    here = box(a_py="x = 1\n")
+    here.call("read_file", {"path": "a.py"})
+    assert here.call("edit_file", {"path": "a.py", "old_text": "x = 1", "new_text": "x = 1"}).code == "NO_CHANGE"
+
+
+def test_a_file_that_is_written_over_keeps_its_line_endings():
+    here = box(a_py="x = 1\r\ny = 1\r\n")
+    here.call("read_file", {"path": "a.py"})
+    assert here.call("write_file", {"path": "a.py", "content": "x = 2\ny = 2\n"}).status == "success"
+    assert here.files.read("a.py").data == b"x = 2\r\ny = 2\r\n"
+
+
 def test_two_places_that_are_alike_but_for_indentation_are_refused():
     here = box(a_py="  if x:\n    y()\n\n    if x:\n      y()\n")
     here.call("read_file", {"path": "a.py"})

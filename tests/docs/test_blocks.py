@@ -16,7 +16,11 @@ FRESH = ("docs/start/", "README", "PACKAGE", "docs/hub.md")
 BY_PAGE = {page: list(some) for page, some in groupby(runnable(), lambda block: block.page)}
 PAGES = [page for page in BY_PAGE if not page.startswith(FRESH)]
 MOST_NOT_RUN = 3  # blocks, on all pages except those that have a test of their own
-TESTED_ELSEWHERE = ("docs/how-to/add-a-dialect.md", "docs/contributing/tutorial.md")
+TESTED_ELSEWHERE = (
+    "docs/how-to/add-a-dialect.md",
+    "docs/how-to/write-an-agent.md",
+    "docs/contributing/tutorial.md",
+)
 
 
 @pytest.mark.slow

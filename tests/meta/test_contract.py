@@ -1,24 +1,25 @@
-"""The page that maps promises to tests is correct: every test exists, and no row is empty."""
+"""The page that lists what the sources require is made of rows that are complete, and every test that they name exists."""
 
 import ast
-import re
+import json
 from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 PROJECT = Path(__file__).parents[2]
-PAGE = (PROJECT / "docs/contract.md").read_text("utf-8")
-SEEDS = re.findall(r"^## Seed (\d{3}): .*\(`(\S+\.txt)`\)$", PAGE, re.MULTILINE)
-HEAD = "| place | promise | held by |"
 
+spec = spec_from_file_location("contract", PROJECT / "checks/contract.py")
+assert spec
+assert spec.loader
+contract = module_from_spec(spec)
+spec.loader.exec_module(contract)
 
-def rows(page: str = PAGE) -> list[tuple[str, str, str]]:
-    """Place, promise, and the tests for it."""
-    lines = [line for line in page.splitlines() if line.startswith("|") and line != HEAD and "---" not in line]
-    return [tuple(cell.strip() for cell in line.strip("|").split(" | ")) for line in lines]  # pyright: ignore[reportReturnType]
-
-
-def named(held: str) -> list[str]:
-    return re.findall(r"`((?:tests|src)/\S+)`", held)
+ROWS: list[tuple[str, dict[str, str]]] = [
+    (source, row) for source in contract.SOURCES for row in contract.read_rows(source)
+]
 
 
 @cache
@@ -28,43 +29,47 @@ def names_in(file: Path) -> frozenset[str]:
     return frozenset(node.name for node in functions)
 
 
-def missing(name: str) -> bool:
+def is_missing(name: str) -> bool:
     path, _, test = name.partition("::")
     if test:
         return test not in names_in(PROJECT / path)
     return not (PROJECT / path / "call.json").is_file()
 
 
-def test_all_five_sources_are_there():
-    assert [number for number, _ in SEEDS] == ["000", "001", "002", "003", "004"]
-    assert PAGE.count(HEAD) == 5
-    extracted = sorted(file.stem for file in (PROJECT / "tests/sources").glob("*.json"))
-    assert extracted == [file.removesuffix(".txt") for _, file in SEEDS]
+def test_m10_the_page_is_made_from_the_rows():
+    assert contract.PAGE.read_text("utf-8") == "\n".join(contract.format_page()) + "\n", "run checks/contract.py"
 
 
-def test_no_row_is_empty():
-    assert len(rows()) > 60
-    for row in rows():
-        assert len(row) == 3, row
-        place, promise, held = row
-        assert place
-        assert promise.endswith("."), promise
-        assert named(held) or re.match(r"\*Not ours\*.{20,}", held), promise
+def test_m10_every_row_is_met_or_says_why_it_is_not():
+    for source, row in ROWS:
+        assert set(row) <= {"section", "requirement", "test", "differs", "not_ours"}, row
+        assert row["section"], row
+        assert row["requirement"].endswith("."), row
+        assert contract.get_kind(row) == "not ours" or row.get("test"), row
+        assert not ("differs" in row and "not_ours" in row), row
+        reason = row.get("differs", row.get("not_ours"))
+        assert reason is None or (len(reason) > 20 and reason.endswith(".")), (source, row)
 
 
-def test_what_is_not_ours_would_harm_a_user_or_lies_outside_this_layer():
-    for _, promise, held in rows():
-        if "*Not ours*" in held:
-            assert ("would harm" in held) != ("lies outside this layer" in held), promise
+def test_m10_no_requirement_is_listed_twice():
+    listed = [(source, row["section"], row["requirement"]) for source, row in ROWS]
+    assert len(set(listed)) == len(listed)
 
 
-def test_every_test_that_is_named_exists():
-    absent = [name for _, _, held in rows() for name in named(held) if missing(name)]
-    assert absent == []
+@pytest.mark.parametrize("source", contract.SOURCES)
+def test_m10_every_section_with_a_prescribed_text_has_rows(source: str):
+    (file,) = (PROJECT / "tests/sources").glob(f"{source}_*.json")
+    pieces: list[dict[str, Any]] = json.loads(file.read_text("utf-8"))
+    sections = {row["section"] for each, row in ROWS if each == source}
+    assert {piece["section"].partition(",")[0] for piece in pieces} <= sections
+
+
+def test_m10_every_test_that_is_named_exists():
+    assert [row["test"] for _, row in ROWS if "test" in row and is_missing(row["test"])] == []
 
 
 def test_a_name_that_is_wrong_would_be_found():
-    assert missing("tests/meta/test_contract.py::test_that_nobody_wrote")
-    assert missing("tests/meta/test_nothing.py::test_every_test_that_is_named_exists")
-    assert missing("tests/scenarios/claude_nothing")
-    assert not missing("tests/meta/test_contract.py::test_no_row_is_empty")
+    assert is_missing("tests/meta/test_contract.py::test_that_nobody_wrote")
+    assert is_missing("tests/meta/test_nothing.py::test_every_test_that_is_named_exists")
+    assert is_missing("tests/scenarios/claude_nothing")
+    assert not is_missing("tests/meta/test_contract.py::test_m10_the_page_is_made_from_the_rows")
