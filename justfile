@@ -116,7 +116,7 @@ nightly:
     printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
     exit $failed
 
-# Run the static checks: ruff, pyright, import rules, names.
+# Run the static checks: ruff, pyright, import rules, names, who writes files and who starts programs.
 check:
     #!/usr/bin/env bash
     set -euo pipefail
@@ -126,6 +126,7 @@ check:
     "{{bin}}/pyright" --threads 2 & types=$!
     "{{bin}}/lint-imports" --no-logo
     "{{bin}}/python" checks/file_writes.py
+    "{{bin}}/python" checks/starts.py
     "{{bin}}/python" checks/naming.py
     wait $types
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from importlib import import_module
 from os import urandom
+from os.path import abspath
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
@@ -346,7 +347,15 @@ def open_forks(files: "Workspace", state: Path, config: ToolboxConfig, parts: To
 
     committer = MergeCommitter(parts.session, parts.authorizer, parts.reviewer)
     options = {name: getattr(config, name) for name in OPTION_NAMES if name != "approver"}
-    options |= {"session": parts.session.name, "asks": config.approver is not None}
+    options |= {
+        "session": parts.session.name,
+        "asks": config.approver is not None,
+        "dialect": find_dialect_name(config.dialect),
+        "root": tuple(abspath(place) for place in config.root),
+        "read_only": tuple(abspath(place) for place in config.read_only),
+        "state": None if config.state is None else abspath(config.state),
+        "settings": config.settings if isinstance(config.settings, bool) else abspath(config.settings),
+    }
 
     def run_on_layers(run: Run, mounts: "Sequence[Mount]", pass_fds: Sequence[int]) -> "ExitStatus":
         from handhold.backends.shell import SandboxedShell
@@ -468,6 +477,13 @@ def choose_dialect(dialect: str | Dialect, model: str) -> Dialect:
     if not model:
         raise ValueError('dialect="auto" needs model="…", the name of the model')
     return load_dialect(match_model(model).dialect)
+
+
+def find_dialect_name(dialect: str | Dialect) -> "str | Dialect":
+    """The name of a dialect of ours; itself if it is another."""
+    if isinstance(dialect, str):
+        return dialect
+    return dialect.name if dialect.name in DIALECTS and load_dialect(dialect.name) is dialect else dialect
 
 
 class LazySearcher:

@@ -97,11 +97,9 @@ class Fork:
         return status
 
     @contextmanager
-    def start(
-        self, command: Sequence[str], *, cwd: str = "", pass_fds: Sequence[int] = ()
-    ) -> Generator[RunningProgram]:
+    def start(self, command: Sequence[str], *, cwd: str = "") -> Generator[RunningProgram]:
         """`run` for a program that works while this block does other things; leaving it waits for its end."""
-        with self._forks.start(self.folder, command, cwd, pass_fds) as program:
+        with self._forks.start(self.folder, command, cwd) as program:
             yield program
 
     def open_tools(self, approve: Approve) -> ToolProcess:
@@ -250,13 +248,22 @@ class Forks:
         return tuple(mounted.find_path(root.real) for root in self._writable_roots)
 
     @contextmanager
-    def start(
-        self, folder: ForkFolder, command: Sequence[str], cwd: str, pass_fds: Sequence[int]
-    ) -> Generator[RunningProgram]:
+    def start(self, folder: ForkFolder, command: Sequence[str], cwd: str) -> Generator[RunningProgram]:
         first = self._writable_roots[0]
         with (
             mount_fork(folder, self._state, self._find_marker(folder.name, first)) as mounted,
-            mounted.start(command, cwd or first.real, pass_fds) as program,
+            mounted.start(command, cwd or first.real) as program,
+        ):
+            yield program
+
+    @contextmanager
+    def start_own(
+        self, folder: ForkFolder, command: Sequence[str], pass_fds: Sequence[int]
+    ) -> Generator[RunningProgram]:
+        """Start a program of ours in the fork."""
+        with (
+            mount_fork(folder, self._state, self._find_marker(folder.name, self._writable_roots[0])) as mounted,
+            mounted.start_own(command, pass_fds) as program,
         ):
             yield program
 
@@ -274,12 +281,12 @@ class Forks:
 
     def open_tools(self, fork: Fork, approve: Approve) -> ToolProcess:
         def start(command: Sequence[str], pass_fds: Sequence[int]) -> AbstractContextManager[RunningProgram]:
-            return fork.start(command, pass_fds=pass_fds)
+            return self.start_own(fork.folder, command, pass_fds)
 
         options = {**self._options}
         if not MountedFork(fork.folder, self._state, -1).is_mounted:  # then it is another workspace
             options |= {"root": fork.roots, "state": str(fork.folder.inner_state)}
-        process = ToolProcess(start, options, approve)
+        process = ToolProcess(fork.name, start, options, approve)
         self._processes.add(process)
         return process
 

@@ -4,8 +4,6 @@ It records and undoes; it neither confines nor previews. See `docs/snapshots.md`
 """
 
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
@@ -14,6 +12,7 @@ from pathlib import Path
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.workspace import Workspace
+from handhold.backends.programs import DEVNULL, build_python_argv, build_user_environment, start_program
 from handhold.backends.snapshots.recorder import WAIT_SECONDS, Recorded, Recorder
 from handhold.backends.snapshots.recordings import WorkspaceRecording
 from handhold.backends.state.lock import hold_lock
@@ -178,16 +177,9 @@ class Snapshots:
 
 def start_copier(root: str, state: Path | None) -> None:
     """Start a process that completes the baseline of a root. It ends by itself, at once if another one is at it."""
-    command = [sys.executable, "-m", "handhold.cli.copy_baseline", root, *([os.fspath(state)] if state else [])]
+    command = build_python_argv("handhold.cli.copy_baseline", root, *([os.path.abspath(state)] if state else []))
     try:
-        subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            cwd="/",
-        )
+        start_program(command, env=build_user_environment(), stdout=DEVNULL, stderr=DEVNULL, new_session=True)
     except OSError:
         log_swallowed()  # the next call tries again
 

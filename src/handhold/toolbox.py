@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 from handhold.config import Place, ToolboxConfig, suggest_keywords
 from handhold.core.choices import Breakage, Confinement, Durability, Matching, Mode, Secrets
 from handhold.core.errors import ForkUnavailable, ToolError
-from handhold.core.history import Target
-from handhold.core.ports.approvals import Approver, Question
+from handhold.core.facts import FileSnapshot
+from handhold.core.history import Target, resolve_target
+from handhold.core.ports.approvals import Approver, Consent, PendingApproval, Question
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.journal import JournalEntry
@@ -413,6 +414,11 @@ class Toolbox:
         commands = self._parts.opened_commands
         return commands is not None and commands.is_busy
 
+    def record_truncation(self, path: str) -> None:
+        """Record that the model saw only a part of what a reply showed of a file: it has not read the whole."""
+        with self._open_calls.enter():
+            self.tracker.record_truncation(self.files.resolve(path))
+
     def check(self) -> Problems:
         """Run the checkers now on what was changed since they last ran: the errors that these changes made."""
         with self._open_calls.enter():
@@ -599,7 +605,7 @@ class ForkToolbox(Toolbox):
         self._process = fork.open_tools(lambda question: self._approve(question, CancelToken()))
         self._origin = origin
         self._own_approver: tuple[Approver | None] | None = None
-        super().__init__(cast("ToolboxParts", _RemoteParts(self._process, self._approve, origin._parts.refuse)))
+        super().__init__(cast("ToolboxParts", _OtherProcess(fork.name)))
 
     @property
     def origin(self) -> Toolbox:
@@ -646,7 +652,10 @@ class ForkToolbox(Toolbox):
 
     def diff(self, target: Target | JournalEntry | None = None) -> str:
         """What the fork changed, as a diff; with a target, what this call in the fork changed."""
-        return self._fork.diff() if target is None else super().diff(target)
+        if target is None:
+            return self._fork.diff()
+        named = target if isinstance(target, JournalEntry) else resolve_target(target)
+        return self._request("diff", target=named)
 
     def merge(self, *, take: "Take | Side" = "", include_ignored: bool = False) -> "MergeReport":
         """Merge into the workspace, as one change set that `undo` of the workspace's toolbox takes back.
@@ -667,6 +676,91 @@ class ForkToolbox(Toolbox):
         self._fork.drop()
 
     # --- what is different in another process
+
+    @property
+    def session(self) -> str:
+        return self._origin.session
+
+    @property
+    def dialect(self) -> Dialect:
+        return self._origin.dialect
+
+    @property
+    def options(self) -> DialectOptions:
+        return self._origin.options
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        return self._origin.warnings
+
+    @property
+    def files(self) -> Files:
+        """Only `roots`, `resolve` and `read` can be reached in a fork."""
+        outside, inside = self._origin.files.roots, self._fork.roots
+        return cast("Files", ForkFiles(self._process, outside if inside[0] in outside else inside))
+
+    @property
+    def store(self) -> Store:
+        """Only `list_pending`, `get_pending` and `answer` can be reached in a fork."""
+        return cast("Store", ForkApprovals(self._process))
+
+    def masked_paths(self) -> Sequence[str]:
+        return self._request("masked_paths")
+
+    def _request(self, operation: str, **arguments: Any) -> Any:
+        with self._open_calls.enter():
+            return self._process.request(operation, **arguments)
+
+    def _execute(
+        self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
+    ) -> Reply:
+        import json
+
+        from handhold.pipeline.idempotency import canonicalize_arguments
+
+        with self._open_calls.enter():
+            token.thread = threading.get_ident()
+            try:
+                canonicalize_arguments(tool, arguments)
+                given = json.loads(json.dumps(arguments))
+                return self._process.execute(
+                    "call",
+                    {"tool": str(tool), "arguments": given, "call_id": call_id, "turn": turn},
+                    lambda question: self._approve(question, token),
+                    token.watch,
+                    lambda: token.is_cancelled,
+                )
+            except ToolError as error:
+                return self._origin._parts.refuse(tool, error)
+            finally:
+                token.thread = None
+
+    def check(self) -> Problems:
+        return self._request("check")
+
+    def decide(self, verb: Verb, path: str) -> Decision:
+        return self._request("decide", verb=Verb(verb), path=path)
+
+    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, Decision]:
+        return self._request("decide_command", command=command, contained=contained)
+
+    def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[JournalEntry]:
+        return self._request("log", last=last, everyone=everyone)
+
+    def _reverse(
+        self,
+        direction: Literal["undo", "redo"],
+        target: Target | JournalEntry | None,
+        *,
+        preview: bool,
+        keep_times: bool,
+        with_foreign: bool = False,
+    ) -> Reply:
+        options = {"preview": preview, "keep_times": keep_times, "with_foreign": with_foreign}
+        return self._request("reverse", direction=direction, target=resolve_target(target), **options)
+
+    def record_truncation(self, path: str) -> None:
+        self._request("record_truncation", path=path)
 
     @property
     def approver(self) -> Approver | None:
@@ -704,39 +798,42 @@ class ForkToolbox(Toolbox):
         self._process.close()
 
 
-class _RemoteParts:
-    """The parts of a toolbox in another process."""
+class ForkFiles:
+    """What can be asked of the files of a fork: paths, and contents."""
 
-    def __init__(
-        self,
-        process: "ToolProcess",
-        approve: Callable[[Question, CancelToken], tuple[Any, str]],
-        refuse: Callable[[str, ToolError], Reply],
-    ) -> None:
-        """`refuse` makes the reply if the process cannot."""
-        from handhold.backends.forks.tool_process import RemoteObject
-
-        self.session = RemoteObject(process, "session")
-        self.executor = self
+    def __init__(self, process: "ToolProcess", roots: Sequence[str]) -> None:
         self._process = process
-        self._approve = approve
-        self._refuse = refuse
+        self.roots = roots
+
+    def resolve(self, path: str) -> str:
+        return self._process.request("resolve", path=path)
+
+    def read(self, path: str) -> FileSnapshot:
+        return self._process.request("read", path=path)
+
+
+class ForkApprovals:
+    """The questions that wait in a fork."""
+
+    def __init__(self, process: "ToolProcess") -> None:
+        self._process = process
+
+    def list_pending(self, session: str | None = None) -> Sequence[PendingApproval]:
+        return self._process.request("list_pending", session=session)
+
+    def get_pending(self, which: str) -> PendingApproval:
+        return self._process.request("get_pending", which=which)
+
+    def answer(self, which: str, answer: str, *, by: str, word: str = "") -> PendingApproval:
+        return self._process.request("answer", which=which, answer=Consent(answer), by=by, word=word)
+
+
+class _OtherProcess:
+    """The parts of a toolbox in another process: none is here."""
+
+    def __init__(self, fork: str) -> None:
+        self._fork = fork
+        self.session = self
 
     def __getattr__(self, name: str) -> Any:
-        return self._process.get(name)
-
-    def execute(
-        self, tool: str, arguments: Mapping[str, Any] | str, call_id: str, turn: str, token: CancelToken
-    ) -> Reply:
-        token.thread = threading.get_ident()
-        try:
-            return self._process.execute(
-                (tool, arguments, call_id, turn),
-                lambda question: self._approve(question, token),
-                token.watch,
-                lambda: token.is_cancelled,
-            )
-        except ToolError as error:
-            return self._refuse(tool, error)
-        finally:
-            token.thread = None
+        raise ForkUnavailable(self._fork, f"its {name} cannot be reached from another process")

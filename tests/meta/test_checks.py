@@ -1,5 +1,6 @@
 """The checks can fail: each one is given a planted fault."""
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -90,6 +91,45 @@ def test_a_second_way_to_change_a_file_fails_the_check(tmp_path: Path, file: str
     project = part(tmp_path, file)
     plant(project, file, line)
     assert file_writes(project).returncode == 1
+
+
+START_LINES = [
+    "import subprocess",
+    "import multiprocessing.connection",
+    "from subprocess import Popen",
+    "from multiprocessing import Process",
+    "import pickle",
+    "import os as o",
+    "from os import execv",
+    "from os import *",
+    "from shutil import which",
+    "from concurrent.futures import ProcessPoolExecutor",
+    "def f(): import marshal",
+    "def f(): os.posix_spawn('a', [], {})",
+    "def f(): os.execve('a', [], {})",
+    "def f(): os.fork()",
+    "def f(): getattr(os, 'system')('a')",
+    "def f(name): getattr(os, name)('a')",
+    "def f(): importlib.import_module('subprocess')",
+    "def f(): __import__('pickle')",
+    "def f(): asyncio.create_subprocess_exec('a')",
+]
+
+
+@pytest.mark.parametrize("line", START_LINES)
+def test_v1_a_second_way_to_start_a_program_fails_the_check(line: str):
+    sys.path.insert(0, str(PROJECT / "checks"))
+    try:
+        from starts import find_starts  # pyright: ignore[reportMissingImports]
+    finally:
+        sys.path.pop(0)
+    assert list(find_starts(ast.parse(line)))
+    assert not list(find_starts(ast.parse("import os\ndef f(): os.getpid(), platform.system(), box.fork('a')")))
+
+
+def test_v1_one_module_starts_programs():
+    done = subprocess.run([sys.executable, "checks/starts.py"], cwd=PROJECT, capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_a_part_of_the_source_passes_as_the_whole_does(tmp_path: Path):

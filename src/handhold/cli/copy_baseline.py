@@ -1,4 +1,4 @@
-"""The process that completes a baseline in the background: python -m handhold.cli.copy_baseline ROOT [STATE]"""
+"""The process that completes a baseline in the background: `copy_baseline ROOT [STATE]`"""
 
 import os
 import sys
@@ -11,7 +11,3 @@ def main() -> None:
     os.nice(10)
     with Toolbox.open(root, state=state[0] if state else None) as box:
         box.snapshots.complete()
-
-
-if __name__ == "__main__":
-    main()

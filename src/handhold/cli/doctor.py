@@ -1,7 +1,6 @@
 """`handhold doctor`: how commands are sandboxed on this machine, found out by running one."""
 
 import os
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import click
 
+from handhold.backends.programs import TimeoutExpired, run_program
 from handhold.cli import options
 from handhold.cli.doctor_client import ClientDoctorJSON, diagnose_client
 from handhold.cli.hub_status import find_hub_status, format_hub
@@ -243,16 +243,8 @@ def check_command(root: str) -> CheckResult:
             return CheckResult("command", holds=False, detail=str(error))
         with closing(launch):
             try:
-                done = subprocess.run(
-                    launch.argv,
-                    env=launch.env,
-                    pass_fds=launch.pass_fds,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=TRIAL_TIMEOUT_SECONDS,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
+                done = run_program(launch.argv, env=launch.env, pass_fds=launch.pass_fds, timeout=TRIAL_TIMEOUT_SECONDS)
+            except TimeoutExpired:
                 return CheckResult("command", holds=False, detail=f"timed out after {TRIAL_TIMEOUT_SECONDS} s")
     trouble = done.stderr.decode("utf-8", "replace").strip()
     return CheckResult("command", not done.returncode, trouble or ("ran" if not done.returncode else "failed"))

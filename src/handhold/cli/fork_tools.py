@@ -1,89 +1,97 @@
-"""The process that has the tools of a fork: python -m handhold.cli.fork_tools DESCRIPTOR
+"""The process that has the tools of a fork: `fork_tools DESCRIPTOR`
 
 It is started in the fork and answers requests on a socket; see `handhold.backends.forks.tool_process`.
 """
 
-import os
-import pickle
 import sys
-from dataclasses import is_dataclass
-from functools import reduce
-from multiprocessing.connection import Connection
-from typing import Any
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
-from handhold.backends.forks.tool_process import ToolServer
+from handhold.backends.forks.tool_operations import AnyTarget, decode_options
+from handhold.backends.forks.tool_server import ToolServer, take_socket
 from handhold.config import ToolboxConfig
 from handhold.core.errors import ToolError
 from handhold.factory import open_workspace
-from handhold.logs import log_swallowed
 from handhold.pipeline.cancellation import CancelToken
 from handhold.toolbox import Toolbox
 
 
 class ForkTools:
-    """Answers requests about the parts of a toolbox."""
+    """Answers requests by a toolbox, which is opened meanwhile."""
 
-    def __init__(self, server: ToolServer, options: dict[str, Any]) -> None:
-        asks = options.pop("asks")
+    def __init__(self, server: ToolServer) -> None:
         self._server = server
-        self._parts = open_workspace(ToolboxConfig(**options, approver=server if asks else None))
-        self.box = Toolbox(self._parts)
-        self.box.approver = server
+        self._is_decided = threading.Event()  # whether the toolbox can be opened
+        self._box: Toolbox | None = None
+        self._handlers: Mapping[str, Callable[..., Any]] = {}
 
-    def handle(self, number: int, kind: str, payload: Any) -> tuple[str, Any]:
-        if kind == "get":
-            found = self._find(payload)
-            return ("value", found) if is_value(found) else ("reference", None)
-        if kind == "call":
-            path, args, kwargs = payload
-            return "value", self._find(path)(*args, **kwargs)
-        tool, arguments, call_id, turn = payload
+    def open(self, options: Any) -> None:
+        try:
+            known = decode_options(options)
+            asks = known.pop("asks")
+            self._box = box = Toolbox(open_workspace(ToolboxConfig(**known, approver=self._server if asks else None)))
+            box.approver = self._server
+            self._handlers = {
+                "reverse": self._reverse,
+                "check": box.check,
+                "decide": box.decide,
+                "decide_command": box.decide_command,
+                "log": box.log,
+                "diff": box.diff,
+                "masked_paths": box.masked_paths,
+                "resolve": box.files.resolve,
+                "read": box.files.read,
+                "record_truncation": box.record_truncation,
+                "list_pending": box.store.list_pending,
+                "get_pending": box.store.get_pending,
+                "answer": box.store.answer,
+            }
+        except (ToolError, OSError) as error:
+            self._server.send_error(0, error)
+        finally:
+            self._is_decided.set()
+
+    def close(self) -> None:
+        self._is_decided.wait()
+        if self._box:
+            self._box.close()
+
+    def handle(self, number: int, operation: str, arguments: Mapping[str, Any]) -> Any:
+        self._is_decided.wait()
+        box = self._box
+        assert box is not None  # else the other end got an error for everything
+        if operation != "call":
+            return self._handlers[operation](**arguments)
         token = CancelToken(lambda text: self._server.send(number, "output", text))
 
         def cancel() -> None:
             token.cancel()
             if token.thread is not None:
-                self.box.interrupt(token.thread)
+                box.interrupt(token.thread)
 
         with self._server.cancelled_by(number, cancel):
-            reply = self.box.call(tool, arguments, call_id=call_id, turn=turn, cancel_token=token)
-        self._server.send(0, "busy", self.box.is_busy)
-        return "value", reply
+            reply = box.call(**arguments, cancel_token=token)
+        self._server.send(0, "busy", box.is_busy)
+        return reply
 
-    def _find(self, path: str) -> Any:
-        return reduce(getattr, path.split("."), self._parts)
-
-
-def is_value(found: Any) -> bool:
-    """Whether a copy of it serves as well: it is data."""
-    if callable(found) or not (
-        is_dataclass(found) or isinstance(found, str | int | float | bytes | tuple | list | None)
-    ):
-        return False
-    try:
-        pickle.dumps(found)
-    except Exception:  # noqa: BLE001 — whatever it has inside
-        log_swallowed()
-        return False
-    return True
+    def _reverse(
+        self,
+        direction: Literal["undo", "redo"],
+        target: AnyTarget,
+        *,
+        preview: bool,
+        keep_times: bool,
+        with_foreign: bool,
+    ) -> Any:
+        assert self._box
+        if direction == "redo":
+            return self._box.redo(target, preview=preview, keep_times=keep_times)
+        return self._box.undo(target, preview=preview, keep_times=keep_times, with_foreign=with_foreign)
 
 
 def main() -> None:
-    fd = int(sys.argv[1])
-    os.set_inheritable(fd, False)  # noqa: FBT003
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # both belong to whoever started us
-    os.dup2(2, 1)
-    connection = Connection(fd)
-    server = ToolServer(connection)
-    _, _, options = connection.recv()
-    try:
-        tools = ForkTools(server, options)
-    except (ToolError, OSError) as error:
-        server.send(0, "error", error)
-        return
-    with tools.box:
-        server.serve(tools.handle)
-
-
-if __name__ == "__main__":
-    main()
+    server = take_socket(int(sys.argv[1]))
+    tools = ForkTools(server)
+    server.serve(tools.open, tools.handle, tools.close)
+    tools.close()

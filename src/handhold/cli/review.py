@@ -8,8 +8,10 @@ import click
 
 from handhold.cli import options
 from handhold.cli.state import default_root, get_user_at_host
+from handhold.logs import log_swallowed
 
 PREFERRED_PORT = 8764
+BROWSER_CODE = "import sys, webbrowser; sys.exit(not webbrowser.open(sys.argv[1]))"
 
 
 @click.command()
@@ -74,9 +76,15 @@ def parse_loopback(listen: str) -> tuple[str, int]:
 
 
 def open_browser(file: Path) -> None:
-    import webbrowser
+    """In a process of its own: browsers are looked for by their names, which the workspace must not answer to."""
+    from handhold.backends.programs import build_user_environment, find_interpreter, start_program
 
+    argv = (find_interpreter(), "-I", "-S", "-c", BROWSER_CODE, file.as_uri())
     try:
-        webbrowser.open(file.as_uri())
-    except webbrowser.Error:
+        with start_program(argv, env=build_user_environment(), stdin=None, stdout=None, stderr=None) as process:
+            failed = process.wait()
+    except OSError:
+        log_swallowed()
+        failed = True
+    if failed:
         click.echo("No browser was found. Open the address yourself.", err=True)

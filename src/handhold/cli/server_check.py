@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterable, Sequence
 from threading import Timer
 from typing import Any, cast
 
+from handhold.backends.programs import PIPE, start_for_user
 from handhold.cli.clients import WORKSPACE_VARIABLE
 from handhold.cli.programs import find_on_path
 
@@ -43,9 +43,7 @@ def count_tools(command: Sequence[str]) -> int:
         raise ServerFailed(f"{program} is not on the PATH")
     argv = [found, *(os.getcwd() if each == WORKSPACE_VARIABLE else each for each in arguments)]
     try:
-        server = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-        )
+        server = start_for_user(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
     except OSError as error:
         raise ServerFailed(str(error)) from None
     timer = Timer(WAIT_SECONDS, server.kill)
@@ -53,7 +51,7 @@ def count_tools(command: Sequence[str]) -> int:
     try:
         assert server.stdin
         assert server.stdout
-        server.stdin.write("".join(json.dumps(request) + "\n" for request in REQUESTS))
+        server.stdin.write("".join(json.dumps(request) + "\n" for request in REQUESTS).encode())
         server.stdin.flush()
         tools = _read_tools(server.stdout)
         _, errors = server.communicate()
@@ -62,13 +60,16 @@ def count_tools(command: Sequence[str]) -> int:
     finally:
         timer.cancel()
     if tools is None:
-        raise ServerFailed(errors.strip() or "it lists no tools")
+        raise ServerFailed(errors.decode(errors="replace").strip() or "it lists no tools")
     return tools
 
 
-def _read_tools(lines: Iterable[str]) -> int | None:
+def _read_tools(lines: Iterable[bytes]) -> int | None:
     for line in lines:
-        reply = cast(dict[str, Any], json.loads(line)) if line.startswith("{") else {}
-        if reply.get("id") == LIST_ID:
-            return len(reply["result"]["tools"]) if "result" in reply else None
+        try:
+            reply = cast(dict[str, Any], json.loads(line)) if line.startswith(b"{") else {}
+            if reply.get("id") == LIST_ID:
+                return len(reply["result"]["tools"])
+        except (ValueError, LookupError, TypeError):
+            return None
     return None

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from secrets import token_hex
@@ -10,6 +9,7 @@ from types import FrameType
 
 import click
 
+from handhold.backends.programs import start_for_user
 from handhold.cli import options
 from handhold.cli.options import exit_with_error
 from handhold.cli.signals import FORWARDED, exit_like, handle_signals
@@ -57,7 +57,7 @@ def watch(root: tuple[Path, ...], state: Path | None, session: str, turn: str, c
 def run(command: Sequence[str]) -> int:
     """The exit status; negative: the signal that ended it."""
     try:
-        child = subprocess.Popen(command)
+        child = start_for_user(command)
     except FileNotFoundError:
         click.echo(f"handhold watch: {command[0]}: command not found", err=True)
         return NOT_FOUND

@@ -236,7 +236,7 @@ def fit_reply(reply: Reply, box: Toolbox, config: ServerConfig, *, is_read_only:
     if is_within_budget(reply.text, config.budget):
         return reply
     for path in get_shown_paths(reply) if is_read_only and reply.status != "error" else ():
-        box.tracker.record_truncation(box.files.resolve(path))
+        box.record_truncation(path)
     return replace(reply, text=truncate_to_budget(reply.text, config.budget, config.state_folder / "results"))
 
 

@@ -8,7 +8,6 @@ bounded, and never more than text and pixels.
 import json
 import os
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,6 +18,7 @@ from typing import Any
 
 from handhold.backends.convert.seccomp import build_filter
 from handhold.backends.convert.worker_process import WorkerResult, run_worker
+from handhold.backends.programs import find_interpreter
 from handhold.core.errors import (
     BrokenFile,
     ConversionLimitExceeded,
@@ -70,7 +70,7 @@ class ConfinedConverter:
 
     def run_job(self, job: dict[str, Any], data: bytes) -> WorkerResult:
         with self._lock:
-            return run_worker((sys.executable, "-I", "-S", "-c", WORKER_CODE, json.dumps(job)), data)
+            return run_worker((find_interpreter(), "-I", "-S", "-c", WORKER_CODE, json.dumps(job)), data)
 
 
 def build_job(convert: Convert) -> dict[str, Any]:

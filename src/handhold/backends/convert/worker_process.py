@@ -3,11 +3,12 @@
 import os
 import select
 import signal
-import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic, sleep
+
+from handhold.backends.programs import Popen, start_program
 
 WORKER_TIMEOUT_SECONDS = 15.0  # of wall time: a worker that waits for a processor does no harm
 KILL_TIMEOUT_SECONDS = 1.0  # for the end of a killed worker
@@ -41,16 +42,7 @@ def run_worker(argv: Sequence[str], data: bytes, *, timeout_seconds: float = WOR
     """Run a worker to its end. Raise OSError if it does not start."""
     file = _create_memfd(data)
     try:
-        process = subprocess.Popen(
-            argv,
-            stdin=file,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd="/",
-            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-            bufsize=0,
-            start_new_session=True,
-        )
+        process = start_program(argv, stdin=file, new_session=True)
     finally:
         os.close(file)
     with process:
@@ -82,7 +74,7 @@ def _create_memfd(data: bytes) -> int:
     return file
 
 
-def _read_output(process: subprocess.Popen[bytes], until: float) -> tuple[bytes, str, bool]:
+def _read_output(process: Popen[bytes], until: float) -> tuple[bytes, str, bool]:
     """Its output until it closes it, and whether it was cut off, by the deadline or for too much output."""
     assert process.stdout
     assert process.stderr
@@ -106,7 +98,7 @@ def _read_output(process: subprocess.Popen[bytes], until: float) -> tuple[bytes,
     return bytes(stdout), stderr.decode("utf-8", "replace"), late
 
 
-def _reap(process: subprocess.Popen[bytes], seconds: float) -> WorkerUsage | None:
+def _reap(process: Popen[bytes], seconds: float) -> WorkerUsage | None:
     """The resources used, once it has ended; None if it does not end in time."""
     until = monotonic() + seconds
     while monotonic() < until:
@@ -122,7 +114,7 @@ def _reap(process: subprocess.Popen[bytes], seconds: float) -> WorkerUsage | Non
     return None
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
+def _kill(process: Popen[bytes]) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -13,6 +13,7 @@ from pathlib import Path
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, Pooled
 from handhold.backends.files.file_kinds import is_virtual
 from handhold.backends.files.os_errors import translate_os_errors
+from handhold.backends.program_search import distrust
 from handhold.core.errors import BadPath, OutsideWorkspace, SystemFailure
 from handhold.core.text.path_escaping import unescape_ambiguous, unescape_path
 from handhold.logs import log_swallowed
@@ -41,6 +42,7 @@ class Root:
         opener = FolderOpener(given)
         folder = Pooled(given, opener.open, os.close)
         with translate_os_errors(given), folder as fd:
+            distrust(opener.path)
             return cls(folder, given, opener.path, writable, opener.identify(fd), is_virtual(fd))
 
     @property

@@ -8,7 +8,6 @@ outlives the mount: the layer is then complete and can be read.
 import json
 import os
 import select
-import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,6 +17,15 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from handhold.backends.forks.fork_folder import ForkFolder
+from handhold.backends.programs import (
+    TRUSTED_FOLDER,
+    CompletedProcess,
+    Popen,
+    build_user_environment,
+    run_program,
+    start_for_user,
+    start_program,
+)
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.sandbox_support import (
     MIN_BUBBLEWRAP_VERSION,
@@ -62,7 +70,7 @@ def find_mount_support(state: str) -> Support:
         tried = ("overlay", overlay), ("bind", ("--bind", upper, place))
         for support, flags in tried:
             argv = (bubblewrap, *BASE_FLAGS, *flags, "--", find_system_program("true"))
-            if bubblewrap and not subprocess.run(argv, capture_output=True, check=False).returncode:
+            if bubblewrap and not run_program(argv).returncode:
                 return support
     return ""
 
@@ -83,30 +91,30 @@ class MountedFork:
 
     @contextmanager
     def start(self, command: Sequence[str], folder: str, fds: Sequence[int] = ()) -> Generator["RunningProgram"]:
-        """Start a program with our own streams; leaving the block waits for its end.
-
-        With descriptors to pass on, it is our own program, which copes with folders that cannot be renamed.
-        """
-        environment = {**os.environ, FORK_VARIABLE: self.fork.name} if fds else self._environment
+        """Start what the user asked for with our own streams; leaving the block waits for its end."""
+        cwd = None if self.is_mounted else self.find_path(folder)  # bubblewrap changes to the folder itself
         with self._launch(command, folder) as (argv, status):
-            fds = (self.lock, status, *fds)
-            with subprocess.Popen(argv, pass_fds=fds, env=environment, cwd=self._find_folder(folder)) as process:
+            fds = (self.lock, status)
+            with start_for_user(argv, pass_fds=fds, env=self._environment, cwd=cwd) as process:
                 yield RunningProgram(process, status)
             self._check_started(status, process.returncode)
 
-    def capture(self, command: Sequence[str], folder: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+    @contextmanager
+    def start_own(self, command: Sequence[str], fds: Sequence[int]) -> Generator["RunningProgram"]:
+        """Start a program of ours, which copes with folders that cannot be renamed; leaving the block waits for it."""
+        environment = build_user_environment(PATH=os.environ.get("PATH", ""), **{FORK_VARIABLE: self.fork.name})
+        with self._launch(command, TRUSTED_FOLDER) as (argv, status):
+            passed = (self.lock, status, *fds)
+            with start_program(argv, pass_fds=passed, env=environment, stdout=None, stderr=None) as process:
+                yield RunningProgram(process, status)
+            self._check_started(status, process.returncode)
+
+    def capture(self, command: Sequence[str], folder: str, data: bytes) -> CompletedProcess[bytes]:
         """Run a program that only reads, with this input."""
         with self._launch(command, folder) as (argv, status):
-            fds = self.lock, status
-            done = subprocess.run(
-                argv,
-                input=data,
-                capture_output=True,
-                pass_fds=fds,
-                env=self._environment,
-                cwd=self._find_folder(folder),
-                check=False,
-            )
+            cwd = TRUSTED_FOLDER if self.is_mounted else self.find_path(folder)
+            environment = build_user_environment(**{FORK_VARIABLE: self.fork.name})
+            done = run_program(argv, data=data, pass_fds=(self.lock, status), env=environment, cwd=cwd)
             self._check_started(status, done.returncode)
             return done
 
@@ -145,10 +153,6 @@ class MountedFork:
         found = ((n, os.path.relpath(path, real)) for real, n in roots if f"{path}/".startswith(f"{real}/"))
         return next((os.path.normpath(os.path.join(self.fork.upper(n), rel)) for n, rel in found), path)
 
-    def _find_folder(self, folder: str) -> str | None:
-        """Where we start; bubblewrap changes to the folder itself, which may exist in the fork alone."""
-        return None if self.is_mounted else self.find_path(folder)
-
     def _build_argv(self, command: Sequence[str], folder: str, status: int) -> list[str]:
         if not self.is_mounted:
             return list(command)
@@ -179,7 +183,7 @@ class MountedFork:
 class RunningProgram:
     """A program in a fork."""
 
-    process: subprocess.Popen[bytes]
+    process: Popen[bytes]
     status: int  # where bubblewrap reports
 
     def wait(self) -> int:

@@ -2,12 +2,12 @@
 
 import os
 import stat
-import subprocess
 from collections.abc import Callable, Collection, Sequence
 
 from handhold.backends.forks.entries import TreeReader
 from handhold.backends.forks.text_merge import find_git
 from handhold.backends.forks.tree_merge import iterate_parents
+from handhold.backends.programs import CompletedProcess, build_user_environment, run_program
 from handhold.core.errors import ForkUnavailable
 
 GIT = ".git"
@@ -19,7 +19,7 @@ SAFE_SETTINGS = (
 HERE = b"./"  # before a path, so that a colon at its start has no meaning to git
 IGNORED_FOUND, NONE_IGNORED = 0, 1  # exit status of `git check-ignore`
 
-Capture = Callable[[Sequence[str], str, bytes], subprocess.CompletedProcess[bytes]]  # runs a program in a folder
+Capture = Callable[[Sequence[str], str, bytes], CompletedProcess[bytes]]  # runs a program in a folder
 
 
 def find_git_folder(rel: str) -> str:
@@ -78,9 +78,9 @@ def _check_ignored(fork: str, folder: str, paths: Sequence[str], capture: Captur
     return [os.fsdecode(each.removeprefix(HERE)) for each in done.stdout.split(b"\0") if each]
 
 
-def capture_in_base(command: Sequence[str], folder: str, data: bytes) -> subprocess.CompletedProcess[bytes]:
+def capture_in_base(command: Sequence[str], folder: str, data: bytes) -> CompletedProcess[bytes]:
     """Run git on the root itself, while the fork cannot be mounted."""
     try:
-        return subprocess.run(command, cwd=folder, input=data, capture_output=True, check=False)
+        return run_program(command, cwd=folder, env=build_user_environment(), data=data)
     except OSError as error:  # the fork made the folder
         raise ForkUnavailable(folder, str(error)) from error

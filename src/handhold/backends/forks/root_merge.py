@@ -3,7 +3,6 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from subprocess import CompletedProcess
 
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.forks.ancestors import ABSENT, Ancestor, RootAncestors, keep_text
@@ -15,6 +14,7 @@ from handhold.backends.forks.merge_layer import MergeLayer
 from handhold.backends.forks.repositories import ForkedRepository, find_base_repositories, find_unmerged_pointers
 from handhold.backends.forks.text_merge import MergedText, merge_texts
 from handhold.backends.forks.tree_merge import PathConflict, Placement, Side, TreeMerge
+from handhold.backends.programs import CompletedProcess
 from handhold.core.text.path_escaping import format_path
 
 MAX_NAMED = 5  # paths in a note

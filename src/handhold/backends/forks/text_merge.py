@@ -1,12 +1,12 @@
 """Three-way merge of texts, by `git merge-file`: its rules are those that people know, conflicts included."""
 
 import os
-import shutil
-import subprocess
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
+
+from handhold.backends.program_search import find_program
+from handhold.backends.programs import build_own_environment, run_program
 
 MAX_CONFLICTS = 127  # as many as an exit status can tell; a higher one is a failure
 # No configuration of the user or of a repository applies.
@@ -18,10 +18,9 @@ class MergedText(NamedTuple):
     has_conflicts: bool  # then both sides are in `data`, between markers
 
 
-@cache
 def find_git() -> str:
     """The path of git; empty if it is not installed."""
-    return shutil.which("git") or ""
+    return find_program("git")
 
 
 def merge_texts(ancestor: Path, fork: bytes, base: bytes, scratch: Path) -> MergedText | None:
@@ -35,7 +34,7 @@ def merge_texts(ancestor: Path, fork: bytes, base: bytes, scratch: Path) -> Merg
         theirs.write_bytes(base)
         labels = ("-L", "workspace", "-L", "original", "-L", "fork")
         command = (git, "merge-file", "--stdout", "--diff3", *labels, str(theirs), str(ancestor), str(ours))
-        done = subprocess.run(command, capture_output=True, cwd=folder, env=os.environ | GIT_ENVIRONMENT, check=False)
+        done = run_program(command, cwd=folder, env=build_own_environment(**GIT_ENVIRONMENT))
     if not 0 <= done.returncode <= MAX_CONFLICTS:
         return None
     return MergedText(done.stdout, done.returncode > 0)

@@ -6,25 +6,25 @@ results come in path order.
 """
 
 import os
-import pickle
 import select
-import struct
-import subprocess
 import sys
+from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from io import BytesIO
-from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Never
 
 from handhold.backends.files.directory_tree import DiskTree
+from handhold.backends.messages import BadMessage, MessageBuffer, encode_message
+from handhold.backends.programs import DEVNULL, PIPE, TimeoutExpired, build_python_argv, start_program
 from handhold.backends.search.events import FoundLine
 from handhold.backends.search.line_matcher import LineMatcher, make_reader
 from handhold.backends.search.search_process import Deadline, EngineFailed
 from handhold.core.requests import Grep
+from handhold.core.typed_json import from_json, to_json
 from handhold.logs import log_swallowed
 
 MAX_BATCH_FILES = 256
@@ -34,10 +34,7 @@ MAX_IN_PROCESS_FILES = 1_500  # before other processes are started
 MAX_PROCESSES = 2
 READ_CHUNK_BYTES = 1 << 20
 KILL_TIMEOUT_SECONDS = 1.0
-PACKAGE_ROOT = str(Path(__file__).parents[3])
-# Without `site`: code that a repository put next to its packages would run at every start.
-READER_CODE = "import sys; sys.path.append({packages!r}); from {module} import serve; serve({fd})"
-LENGTH_PREFIX = struct.Struct("!I")
+COUNTS = ("searched", "binary", "too_large", "unreadable", "vanished")
 
 
 @dataclass(frozen=True)
@@ -234,50 +231,44 @@ class ReaderPool:
 
 
 class ReaderProcess:
-    """A reader process. Messages are pickled: both ends are ours."""
+    """A reader process, which gets a task, then batches, and answers each batch with its result."""
 
     def __init__(self, fd: int | None, task: SearchTask) -> None:
         self.pending = 0
         self.results: deque[BatchResult] = deque()
         self.unsent = bytearray()
-        self._received = bytearray()
-        self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", READER_CODE.format(packages=PACKAGE_ROOT, module=__name__, fd=fd)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
+        self._received = MessageBuffer()
+        self._process = start_program(
+            build_python_argv(__name__, *(() if fd is None else (str(fd),))),
+            stdin=PIPE,
+            stderr=DEVNULL,
             pass_fds=() if fd is None else (fd,),
-            bufsize=0,
         )
         assert self._process.stdin
         assert self._process.stdout
         self._stdin = self._process.stdin
         self.stdin_fd, self.stdout_fd = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self.stdin_fd, False)
-        self._enqueue(task)
+        self._enqueue(to_json(task))
 
     def send(self, batch: FileBatch) -> None:
         self.pending += 1
-        self._enqueue(batch)
+        self._enqueue(batch_to_json(batch))
 
     def flush(self) -> None:
         try:
             del self.unsent[: self._stdin.write(self.unsent) or 0]  # None: the pipe is full
         except BrokenPipeError:
-            raise EngineFailed("a process that was reading files has ended") from None
+            fail_ended()
 
     def receive(self) -> None:
         piece = os.read(self.stdout_fd, READ_CHUNK_BYTES)
         if not piece:
-            raise EngineFailed("a process that was reading files has ended")
-        self._received += piece
-        while len(self._received) >= LENGTH_PREFIX.size:
-            end = LENGTH_PREFIX.size + LENGTH_PREFIX.unpack_from(self._received)[0]
-            if len(self._received) < end:
-                break
-            self.results.append(pickle.loads(bytes(self._received[LENGTH_PREFIX.size : end])))
-            del self._received[:end]
+            fail_ended()
+        try:
+            self.results += map(result_from_json, self._received.feed(piece))
+        except BadMessage as error:
+            raise EngineFailed(f"a process that was reading files answered nonsense: {error}") from error
 
     def kill(self) -> None:
         assert self._process.stdin
@@ -287,30 +278,87 @@ class ReaderProcess:
         self._process.stdout.close()
         try:
             self._process.wait(KILL_TIMEOUT_SECONDS)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             pass  # it hangs in the kernel, and dies when it returns
 
-    def _enqueue(self, message: SearchTask | FileBatch) -> None:
-        self.unsent += encode_frame(message)
+    def _enqueue(self, message: Any) -> None:
+        try:
+            self.unsent += encode_message(message)
+        except BadMessage as error:
+            raise EngineFailed(str(error)) from error
         self.flush()
 
 
-def encode_frame(message: object) -> bytes:
-    data = pickle.dumps(message)
-    return LENGTH_PREFIX.pack(len(data)) + data
+def fail_ended() -> Never:
+    raise EngineFailed("a process that was reading files has ended") from None
 
 
-def serve(fd: int | None) -> None:
+# --- messages: names as text with their odd bytes escaped, contents and lines in base64
+
+
+def batch_to_json(batch: FileBatch) -> Any:
+    files = [[os.fsdecode(folder), os.fsdecode(name)] for folder, name in batch.files]
+    return [files, None if batch.contents is None else [_encode(data) for data in batch.contents]]
+
+
+def batch_from_json(message: Any) -> FileBatch:
+    files, contents = from_json(tuple[list[tuple[str, str]], list[bytes] | None], message)
+    return FileBatch([(os.fsencode(folder), os.fsencode(name)) for folder, name in files], contents)
+
+
+def result_to_json(result: BatchResult) -> Any:
+    """Written out: a search may find a million lines."""
+    matches = [
+        [os.fsdecode(name), count, [[*line[:4], None if line.data is None else _encode(line.data)] for line in lines]]
+        for name, count, lines in result.matches
+    ]
+    return [matches, *(getattr(result, name) for name in COUNTS)]
+
+
+def result_from_json(message: Any) -> BatchResult:
+    """Raises BadMessage."""
+    try:
+        found, *counts = message
+        matches = [
+            (os.fsencode(name), _count(count), [_line_from_json(*line) for line in lines])
+            for name, count, lines in found
+        ]
+        return BatchResult(matches, **dict(zip(COUNTS, map(_count, counts), strict=True)))
+    except (TypeError, ValueError) as error:
+        raise BadMessage(f"it is no result: {error}") from None
+
+
+def _encode(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _line_from_json(number: int, offset: int, start: int, end: int, data: str | None) -> FoundLine:
+    numbers = (_count(number), _count(offset), _count(start, least=-1), _count(end, least=-1))
+    return FoundLine(*numbers, None if data is None else b64decode(data, validate=True))
+
+
+def _count(value: Any, *, least: int = 0) -> int:
+    if type(value) is not int or value < least:
+        raise ValueError(f"{value!r} is no count")
+    return value
+
+
+# --- the other end
+
+
+def main() -> None:
     """The reader's main loop: a task, then batches until there are no more."""
-    given, answers = sys.stdin.buffer, sys.stdout.buffer
-
-    def read_frame() -> Any:
-        head = given.read(LENGTH_PREFIX.size)
-        return pickle.loads(given.read(LENGTH_PREFIX.unpack(head)[0])) if len(head) == LENGTH_PREFIX.size else None
-
-    task = read_frame()
+    fd = int(sys.argv[1]) if sys.argv[1:] else None
+    messages, answers = read_messages(sys.stdin.fileno()), sys.stdout.buffer
+    task = from_json(SearchTask, next(messages))
     with DiskTree(fd) if fd is not None else nullcontext() as tree:
         reader = BatchReader(tree, task)
-        while batch := read_frame():
-            answers.write(encode_frame(reader.read(batch)))
+        for message in messages:
+            answers.write(encode_message(result_to_json(reader.read(batch_from_json(message)))))
             answers.flush()
+
+
+def read_messages(fd: int) -> Iterator[Any]:
+    received = MessageBuffer()
+    while piece := os.read(fd, READ_CHUNK_BYTES):
+        yield from received.feed(piece)

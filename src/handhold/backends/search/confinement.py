@@ -5,12 +5,12 @@ is not enough: that a file did *not* match reveals something, too. So the kernel
 """
 
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from functools import cache
 
 from handhold.backends.files.directory_tree import DiskTree
 from handhold.backends.landlock import LAUNCHER_PATH, MIN_ABI_VERSION, landlock_abi_version
+from handhold.backends.programs import SubprocessError, run_program
 from handhold.backends.search.ripgrep_binary import ENV, START_TIMEOUT_SECONDS
 from handhold.backends.search.search_folder import SearchFolder
 from handhold.backends.search.search_process import EngineFailed
@@ -81,10 +81,8 @@ def find_needed_files(program: str) -> tuple[str, ...] | str:
 
 def can_start(argv: Sequence[str]) -> bool:
     try:
-        result = subprocess.run(
-            argv, stdin=subprocess.DEVNULL, capture_output=True, env=ENV, timeout=START_TIMEOUT_SECONDS, check=False
-        )
-    except (OSError, subprocess.SubprocessError):
+        result = run_program(argv, env=ENV, timeout=START_TIMEOUT_SECONDS)
+    except (OSError, SubprocessError):
         log_swallowed()
         return False
     return result.returncode == 0

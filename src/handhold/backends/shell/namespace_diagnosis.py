@@ -4,13 +4,12 @@ A sandbox needs one. Several settings and filters forbid it, and bubblewrap's me
 """
 
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from errno import EINVAL, ENOSPC, ENOSYS, EPERM
 from pathlib import Path
 
+from handhold.backends.programs import SubprocessError, find_interpreter, run_program
 from handhold.logs import log_swallowed
 
 PROBE_TIMEOUT_SECONDS = 5
@@ -134,14 +133,8 @@ def _has_seccomp_filter() -> bool:
 
 def _probe_namespaces() -> tuple[int, int]:
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", PROBE_SCRIPT],
-            capture_output=True,
-            text=True,
-            timeout=PROBE_TIMEOUT_SECONDS,
-            check=True,
-        )
+        done = run_program((find_interpreter(), "-I", "-S", "-c", PROBE_SCRIPT), timeout=PROBE_TIMEOUT_SECONDS)
         create_errno, use_errno = map(int, done.stdout.split())
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, ValueError, SubprocessError):
         return 0, 0  # unknown
     return create_errno, use_errno

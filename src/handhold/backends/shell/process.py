@@ -10,13 +10,12 @@ import os
 import re
 import select
 import signal
-import subprocess
-import sys
 import time
 from contextlib import ExitStack, suppress
 from threading import RLock
 
 from handhold.backends.files.os_errors import to_tool_error
+from handhold.backends.programs import DEVNULL, PIPE, TRUSTED_FOLDER, find_interpreter, start_program
 from handhold.backends.shell import reaper
 from handhold.backends.shell.output import OutputSink
 from handhold.backends.shell.sandbox import LaunchSpec
@@ -80,19 +79,18 @@ class CommandProcess:
                     at = launch.argv.index(launch.broker) + 1
                     argv = (*launch.argv[:at], "-L", str(status), *launch.argv[at:])
                 else:
-                    argv = (sys.executable, "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
-            stdin = subprocess.PIPE if with_stdin else subprocess.DEVNULL
+                    argv = (find_interpreter(), "-I", "-S", reaper.__file__, str(status), "--", *launch.argv)
+            stdin = PIPE if with_stdin else DEVNULL
             stdin, stdout, stderr = launch.streams or (stdin, out, out)
-            self._popen = subprocess.Popen(
+            self._popen = start_program(
                 argv,
                 stdin=stdin,
                 stdout=stdout,
                 stderr=stderr,
                 env=dict(launch.env),
-                cwd=None if bubblewrap else folder,
+                cwd=TRUSTED_FOLDER if bubblewrap else folder,
                 pass_fds=(*launch.pass_fds, status),
-                start_new_session=True,  # a Ctrl-C in our terminal does not reach it
-                bufsize=0,
+                new_session=True,  # a Ctrl-C in our terminal does not reach it
             )
         try:
             self._pidfd = os.pidfd_open(self._popen.pid)

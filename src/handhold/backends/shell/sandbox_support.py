@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import shlex
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,9 +17,10 @@ from tempfile import TemporaryDirectory
 from handhold.backends.landlock import MIN_ABI_VERSION as LANDLOCK_USABLE
 from handhold.backends.landlock import landlock_abi_version
 from handhold.backends.mounts import list_mounts
+from handhold.backends.programs import CompletedProcess, TimeoutExpired, build_own_environment, run_program
 from handhold.backends.shell import host_paths, seccomp
 from handhold.backends.shell.broker_filter import build_broker_filter
-from handhold.backends.shell.environment import SYSTEM_PATH
+from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.namespace_diagnosis import find_cause
 from handhold.logs import log_swallowed
 
@@ -181,9 +181,7 @@ def probe_bubblewrap(path: str, *, overlay: bool) -> str:
     return _describe_failure(done) if done is None or done.returncode else ""
 
 
-def run_in_sandbox(
-    bwrap: str, layer_flags: Sequence[str], command: Sequence[str]
-) -> subprocess.CompletedProcess[bytes] | None:
+def run_in_sandbox(bwrap: str, layer_flags: Sequence[str], command: Sequence[str]) -> CompletedProcess[bytes] | None:
     """Run a command fully sandboxed, with only `layer_flags` added; None if it does not end."""
     data = seccomp.build_filter()
     fds = (create_memfd("filter", data),) if data else ()
@@ -209,23 +207,17 @@ def run_in_sandbox(
 
 def _run(
     command: Sequence[str], fds: Sequence[int] = (), env: Mapping[str, str] | None = None
-) -> subprocess.CompletedProcess[bytes] | None:
+) -> CompletedProcess[bytes] | None:
     try:
-        return subprocess.run(
-            command,
-            capture_output=True,
-            stdin=subprocess.DEVNULL,
-            pass_fds=fds,
-            env={**os.environ, "PATH": SYSTEM_PATH, **(env or {})},
-            timeout=PROBE_TIMEOUT_SECONDS,
-            check=False,
+        return run_program(
+            command, pass_fds=fds, env=build_own_environment(**(env or {})), timeout=PROBE_TIMEOUT_SECONDS
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except (OSError, TimeoutExpired):
         log_swallowed()
         return None
 
 
-def _describe_failure(done: subprocess.CompletedProcess[bytes] | None) -> str:
+def _describe_failure(done: CompletedProcess[bytes] | None) -> str:
     if done is None:
         return f"it does not run, or did not end within {PROBE_TIMEOUT_SECONDS} s"
     return done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
@@ -336,7 +328,8 @@ def find_built_binary(name: str) -> tuple[str, str]:
     path = os.path.join(BUILT_FOLDER, name)
     if not os.path.exists(path):
         return "", f"{name} was not built, because no C compiler was found"
-    done = _run(["true"], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", "true"])
+    tried = find_system_program("true")
+    done = _run([tried], env={"LD_PRELOAD": path}) if name.endswith(".so") else _run([path, "--", tried])
     if done is None or done.returncode or done.stderr:  # a library that cannot be loaded only causes a warning
         return "", f"{path} does not work: {_describe_failure(done)}"
     return path, ""

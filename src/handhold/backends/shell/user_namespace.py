@@ -8,11 +8,11 @@ change owners, and to change the mode and times of others' files. Modes still ap
 import os
 import re
 import select
-import subprocess
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
+from handhold.backends.programs import DEVNULL, PIPE, TimeoutExpired, build_own_environment, run_program, start_program
 from handhold.backends.shell.environment import find_system_program
 from handhold.backends.shell.orphans import build_tool_environment
 from handhold.backends.shell.sandbox_support import (
@@ -55,7 +55,7 @@ def _open_id_range() -> int:
     found = support.bubblewrap
     if found is None or not found.overlay or not support.launcher:
         return -1
-    with suppress_and_log(OSError, subprocess.TimeoutExpired), ExitStack() as opened:
+    with suppress_and_log(OSError, TimeoutExpired), ExitStack() as opened:
         namespace = _create_namespace(found.path)
         opened.callback(os.close, namespace)
         _verify_namespace(found.path, namespace)
@@ -77,12 +77,11 @@ def _create_namespace(bubblewrap: str) -> int:
         "-c",
         DISABLE_NAMESPACES_COMMAND,
     )
-    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
     # If this process is killed now, bubblewrap dies with it, but not the child that waits for it: that is an orphan.
-    environment = os.environ | build_tool_environment(os.getpid())
+    environment = build_own_environment(**build_tool_environment(os.getpid()))
     with (
         ExitStack() as opened,
-        subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, env=environment) as process,
+        start_program(command, stdin=PIPE, stderr=DEVNULL, env=environment) as process,
     ):
         opened.callback(process.kill)
         assert process.stdin
@@ -117,7 +116,5 @@ def _verify_namespace(bubblewrap: str, namespace: int) -> None:
         str(namespace),
     )
     command = (bubblewrap, *laid, "--", find_system_program("true"))
-    if subprocess.run(
-        command, pass_fds=(namespace,), capture_output=True, timeout=PROBE_TIMEOUT_SECONDS, check=False
-    ).returncode:
+    if run_program(command, pass_fds=(namespace,), timeout=PROBE_TIMEOUT_SECONDS).returncode:
         raise OSError("bubblewrap cannot join it")
