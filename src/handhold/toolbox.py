@@ -741,8 +741,10 @@ class ForkToolbox(Toolbox):
     def decide(self, verb: Verb, path: str) -> Decision:
         return self._request("decide", verb=Verb(verb), path=path)
 
-    def decide_command(self, command: str, *, contained: bool = False) -> tuple[CommandAnalysis, Decision]:
-        return self._request("decide_command", command=command, contained=contained)
+    def decide_command(
+        self, command: str, *, contained: bool = False, no_undo: str = ""
+    ) -> tuple[CommandAnalysis, Decision]:
+        return self._request("decide_command", command=command, contained=contained, no_undo=no_undo)
 
     def log(self, *, last: int | None = None, everyone: bool = False) -> Sequence[JournalEntry]:
         return self._request("log", last=last, everyone=everyone)

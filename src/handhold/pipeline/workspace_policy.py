@@ -45,9 +45,10 @@ class WorkspacePolicy:
 
     @cached_property
     def protection(self) -> "Protection":
+        from handhold.backends.own_code import find_own_code
         from handhold.core.policy.protected_names import Protection
 
-        return Protection(self.files.roots)
+        return Protection(self.files.roots, find_own_code(self.files.roots))
 
     @cached_property
     def locked_paths(self) -> HiddenPaths:

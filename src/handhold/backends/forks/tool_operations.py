@@ -43,7 +43,7 @@ OPERATIONS: Mapping[str, Operation] = {
     ),
     "check": Operation({}, Problems),
     "decide": Operation({"verb": Verb, "path": str}, Decision),
-    "decide_command": Operation({"command": str, "contained": bool}, tuple[CommandAnalysis, Decision]),
+    "decide_command": Operation({"command": str, "contained": bool, "no_undo": str}, tuple[CommandAnalysis, Decision]),
     "log": Operation({"last": int | None, "everyone": bool}, tuple[JournalEntry, ...]),
     "diff": Operation({"target": AnyTarget}, str),
     "masked_paths": Operation({}, tuple[str, ...]),

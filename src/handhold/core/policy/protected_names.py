@@ -9,6 +9,8 @@ CLAUDE.md (text, visible in the diff), package.json, Makefile, .github/ (runs el
 .gitattributes (git runs no command from them), .pre-commit-config.yaml and lefthook.yml (part of the project like a
 Makefile: reviewed with it, and run by a tool that somebody installed for them). Folders that a package manager fills
 are exempt, since packages ship such files and nobody opens them there. Git repositories are protected even there.
+
+Our own code is protected wherever it is: it runs outside the sandbox.
 """
 
 import re
@@ -117,6 +119,8 @@ PROTECTED_NAMES: tuple[ProtectedName, ...] = (
     ),
 )
 
+OWN_CODE_REASON = "Handhold itself runs from there, outside the sandbox; install it elsewhere, by pipx or uv tool"
+
 READ_ONLY_MOUNTS: tuple[str, ...] = (
     ".git/config",
     ".git/hooks",
@@ -145,9 +149,10 @@ def is_dependency(relative_path: str) -> bool:
 
 @dataclass(frozen=True)
 class Protection:
-    """The protected names of a workspace. Folders above its roots do not matter."""
+    """The protected names of a workspace, and the places in it where our own code is. Folders above do not matter."""
 
     roots: Sequence[str]
+    own_code: Sequence[str] = ()
 
     @cached_property
     def _root_prefixes(self) -> list[str]:
@@ -170,6 +175,8 @@ class Protection:
 
     def find_reason(self, place: str) -> str:
         """Why a canonical place is protected by its name; empty if it is not."""
+        if any(place == own or place.startswith(f"{own}/") for own in self.own_code):
+            return OWN_CODE_REASON
         relative_path = self.relative_to_root(place)
         return "" if relative_path is None else find_protection_reason(relative_path)
 
