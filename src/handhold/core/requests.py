@@ -131,6 +131,11 @@ class PatchHunk:
     def new(self) -> tuple[str, ...]:
         return tuple(text for sign, text in self.rows if sign != "-")
 
+    @property
+    def is_context(self) -> bool:
+        """Whether it changes nothing and only says where the next one comes."""
+        return all(sign == " " for sign, _ in self.rows) and self.ends_with_newline is None
+
 
 @dataclass(frozen=True)
 class AddFile:

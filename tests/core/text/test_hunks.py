@@ -237,3 +237,30 @@ def test_c53_what_is_written_lies_where_the_old_lines_are(there: list[str], old:
     kept = [line for line in done.split("\n") if line.strip() != "new"]
     gone = [n for n in range(len(there)) if [*there[:n], *there[n + 1 :], ""] == kept]
     assert any(there[n].strip() == old[cut % len(old)].strip() for n in gone)
+
+
+# --- what recorded patches have
+
+
+REPEATED = "a:\n  x\nb:\n  x\nc:\n  x\n"
+
+
+def test_c61_as_many_equal_hunks_as_places_change_all_of_them():
+    equal = ("@@", "-  x", "+  y")
+    assert result(REPEATED, *equal * 3) == REPEATED.replace("x", "y")
+    with pytest.raises(HunkAmbiguous) as raised:
+        applied(REPEATED, *equal * 2)
+    assert raised.value.lines == (2, 4, 6)
+
+
+def test_c61_a_hunk_of_pure_context_says_where_the_next_one_comes():
+    assert result(REPEATED, "@@", " b:", "@@", "-  x", "+  y") == "a:\n  x\nb:\n  y\nc:\n  x\n"
+    with pytest.raises(HunkAmbiguous):
+        applied(REPEATED, "@@", "   x", "@@", "-  x", "+  y")  # the context itself is in three places
+
+
+def test_c60_a_blank_line_at_the_end_of_the_file_may_be_shown_or_not():
+    assert result("a\nb\n", " a", "-b", "+c", " ") == "a\nc\n"
+    assert result("a\nb\n\n", " a", "-b", "+c", "*** End of File") == "a\nc\n\n"
+    with pytest.raises(HunkMismatch):
+        applied("a\nb\nd\n", " a", "-b", "+c", " ")  # it is not the end

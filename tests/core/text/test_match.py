@@ -56,6 +56,11 @@ TABLE = (
     Row("escaped quotes", 'say("a")\nb\n', 'say(\\"a\\")\nb', 'say(\\"b\\")\nb', 'say("b")\nb\n'),
     Row("entities", "a < b\nc\n", "a &lt; b\nc", "a &lt; b\nd", "a < b\nd\n"),
     Row("code fence, line numbers, indentation", "if x:\n\ta\n\tb\n", "```\n2: a\n3: b\n```", "```\n2: a\n3: c\n```", "if x:\n\ta\n\tc\n"),
+    Row("unicode escapes", "s = 'é'\ny = 1\n", "s = '\\u00e9'\ny = 1", "s = '\\u00e9'\ny = '\\u00e8'", "s = 'é'\ny = '\\u00e8'\n"),
+    Row("single backslashes", "s = '\\\\d'\ny = 1\n", "s = '\\d'\ny = 1", "s = '\\d'\ny = 2", "s = '\\\\d'\ny = 2\n"),
+    Row("table rules and icons", "| a |\n|-----|\n| 1 |\n", "| a |\n|---|\n| 1 |", "| a |\n|---|\n| 3 |", "| a |\n|-----|\n| 3 |\n"),
+    Row("table rules and icons", "x = ' \ue0b0 go'\ny = 1\n", "x = '  go'\ny = 1", "x = '  go'\ny = 2", "x = ' \ue0b0 go'\ny = 2\n"),
+    Row("a typo in one line", "s = 'it\\'s'\ndef f():\n    return y\n", "s = 'it's'\ndef f():\n    return y", "s = 'it's'\ndef f():\n    return z", "s = 'it\\'s'\ndef f():\n    return z\n"),
     Row("a typo in one line", "def total(self):\n    x\n    return y\n", "def toal(self):\n    x\n    return y", "def toal(self):\n    x\n    return z", "def total(self):\n    x\n    return z\n"),
     Row("one context line", "# says now\na = 1\nb = 2\nvalue = compute(3)\nd\n", "# said then\na = 1\nb = 2\nvalue = compute(3)\nd", "# said then\na = 1\nb = 2\nvalue = compute(4)\nd", "# says now\na = 1\nb = 2\nvalue = compute(4)\nd\n", "bold"),
 )  # fmt: skip

@@ -8,8 +8,9 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from handhold.core.choices import Matching
@@ -88,7 +89,10 @@ def apply_hunks(text: Text, hunks: Sequence[PatchHunk], *, path: str, matching: 
     newline: bool | None = None
     previous_end = 0
     for number, hunk in enumerate(hunks, 1):
-        location = _HunkLocator(target, hunk, previous_end, strategies, path, number).locate()
+        anchored = number > 1 and hunks[number - 2].is_context and not hunk.scopes
+        repeats = sum(each.rows == hunk.rows and each.scopes == hunk.scopes for each in hunks[number - 1 :])
+        locator = _HunkLocator(target, hunk, previous_end, strategies, path, number, repeats, is_anchored=anchored)
+        location, hunk = locator.locate()
         check_encodable("\n".join(new for sign, new in hunk.rows if sign == "+"), text.encoding, path)
         try:
             changes.append((location.start, location.end, fit_hunk(hunk, target, location)))
@@ -128,6 +132,11 @@ class PatchTarget:
     @cached_property
     def ending(self) -> str:
         return detect_line_ending(self.body)
+
+    @cached_property
+    def blank_end(self) -> int:
+        """How many lines at the end are blank."""
+        return next((n for n, row in enumerate(reversed(self.lines)) if row.text.strip()), len(self.lines))
 
     @property
     def is_unterminated(self) -> bool:
@@ -220,21 +229,41 @@ class _HunkLocator:
     strategies: Sequence[LineStrategy]
     path: str
     number: int
+    repeats: int  # how often the same hunk comes from here on: it may fit in so many places
+    is_anchored: bool  # the previous hunk only says where this one comes
 
-    def locate(self) -> HunkLocation:
+    def locate(self) -> tuple[HunkLocation, PatchHunk]:
+        """The place, and the hunk without what the end of the file lacks."""
         regions = self._resolve_scopes()
         if not self.hunk.old:
-            return self._locate_insertion(regions)
-        for strategy in self.strategies:
-            if starts := self._find_starts(regions, strategy):
-                return self._require_single(starts, len(self.hunk.old), strategy)
+            return self._locate_insertion(regions), self.hunk
+        for hunk, slack in self._iter_readings():
+            for strategy in self.strategies:
+                if starts := self._find_starts(hunk, slack, regions, strategy):
+                    return self._choose_start(starts, len(hunk.old), strategy), hunk
         raise build_mismatch(self.target, self.hunk, self.path, self.number)
 
-    def _find_starts(self, regions: list[tuple[int, int]], strategy: LineStrategy) -> list[int]:
-        old, count = self.hunk.old, len(self.target)
+    def _iter_readings(self) -> Iterator[tuple[PatchHunk, int]]:
+        """The hunk, and how many lines may be below it at the end of the file.
+
+        If it is nowhere else: above blank lines that it does not show, or without a last blank line that it shows.
+        """
+        yield self.hunk, 0
+        if len(self.strategies) == 1:
+            return
+        if self.hunk.is_at_end:
+            yield self.hunk, self.target.blank_end
+        sign, text = self.hunk.rows[-1]
+        if sign == " " and not text.strip() and len(self.hunk.old) > 1:
+            yield replace(self.hunk, rows=self.hunk.rows[:-1], is_at_end=True), 0
+
+    def _find_starts(
+        self, hunk: PatchHunk, slack: int, regions: list[tuple[int, int]], strategy: LineStrategy
+    ) -> list[int]:
+        old, count = hunk.old, len(self.target) - slack
         found: set[int] = set()
         for start, end in merge_regions(regions):
-            start = max(start, self.previous_end, count - len(old) if self.hunk.is_at_end else 0)
+            start = max(start, self.previous_end, count - len(old) if hunk.is_at_end else 0)
             for at in self.target.find(old, strategy, start, end):
                 found.add(at)
                 if len(found) >= MAX_CANDIDATES:
@@ -249,6 +278,13 @@ class _HunkLocator:
         if not starts:
             raise build_mismatch(self.target, self.hunk, self.path, self.number, self.hunk.scopes[-1])
         return self._require_single(starts, 0, self.strategies[0])
+
+    def _choose_start(self, starts: list[int], count: int, strategy: LineStrategy) -> HunkLocation:
+        """The first place after an anchor, or if the patch has as many equal hunks as there are places."""
+        separate = all(later - sooner >= count for sooner, later in pairwise(starts))
+        if self.is_anchored or (len(starts) == self.repeats and separate):
+            starts = starts[:1]
+        return self._require_single(starts, count, strategy)
 
     def _require_single(self, starts: list[int], count: int, strategy: LineStrategy) -> HunkLocation:
         if len(starts) > 1:

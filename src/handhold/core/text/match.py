@@ -171,6 +171,29 @@ def _map_lines(parts: list[bytes], joined: JoinedLines, at: int, block: tuple[in
         at += len(part)
 
 
+# --- equal except for what models cannot see
+
+TABLE_RULE = re.compile(r"\s*\|?[\s|:]*-[-\s|:]*")
+PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
+
+
+def match_invisible(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
+    """Whole lines that are equal but for the length of a table's rules and characters without a common meaning."""
+    old_lines, ended = split_quote(quote.old)
+    if not PRIVATE_USE.search(index.text + quote.old) and not any(map(TABLE_RULE.fullmatch, old_lines)):
+        return ()
+    starts = index.find_runs(old_lines, INVISIBLE_KEY)
+    return tuple(MatchLocation.from_block(index, first, len(old_lines), (0, 0), ended=ended) for first in starts)
+
+
+def _drop_invisible(line: str) -> str:
+    line = PRIVATE_USE.sub("", line).strip()
+    return re.sub("-{2,}", "--", line) if TABLE_RULE.fullmatch(line) else line
+
+
+INVISIBLE_KEY = LineKey(_drop_invisible, ignore_typography=True)
+
+
 # --- equal except for omitted lines
 
 
@@ -215,6 +238,7 @@ STRATEGIES = (
     MatchStrategy("indentation and punctuation", by_line(STRIP_PLAIN_KEY), "safe"),
     MatchStrategy("blank lines around it", by_line(STRIP_PLAIN_KEY, trim_blank_edges=True), "safe"),
     MatchStrategy("spacing and wrapping", match_ignoring_whitespace, "safe"),
+    MatchStrategy("table rules and icons", match_invisible, "safe"),
     MatchStrategy("lines left out", match_with_omissions, "safe"),
 )
 FUZZY_STRATEGIES = (

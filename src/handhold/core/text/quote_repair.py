@@ -38,6 +38,7 @@ NUMBERED_LINE_STYLES = (
 )
 ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'", "nbsp": "\u00a0", "#39": "'", "#x27": "'"}
 ENTITY = re.compile(f"&({'|'.join(ENTITIES)});")
+UNICODE_ESCAPE = re.compile(r"\\u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
 ESCAPED_QUOTE = re.compile(r"""\\(["'`])""")
 
 
@@ -98,12 +99,33 @@ def decode_entities(quote: Quote) -> Quote | None:
     return replace(quote, old=old, new=new)
 
 
+def double_backslashes(quote: Quote) -> Quote | None:
+    """Both texts were unescaped once too often."""
+    if "\\" not in quote.old:
+        return None
+    return replace(quote, old=quote.old.replace("\\", "\\\\"), new=quote.new.replace("\\", "\\\\"))
+
+
+def decode_unicode_escapes(quote: Quote) -> Quote | None:
+    """The old text has `\\uXXXX` for a character. In the new one, only the same escapes stand for theirs."""
+    codes = set(UNICODE_ESCAPE.findall(quote.old))
+    if not codes:
+        return None
+
+    def decode(found: re.Match[str]) -> str:
+        return chr(int(found[1], 16)) if found[1] in codes else found[0]
+
+    return replace(quote, old=UNICODE_ESCAPE.sub(decode, quote.old), new=UNICODE_ESCAPE.sub(decode, quote.new))
+
+
 REPAIRS = (
     QuoteRepair("code fence", strip_fence),
     QuoteRepair("line numbers", strip_line_numbers),
     QuoteRepair("escapes", unescape_json),
     QuoteRepair("escaped quotes", unescape_quotes),
     QuoteRepair("entities", decode_entities),
+    QuoteRepair("unicode escapes", decode_unicode_escapes),
+    QuoteRepair("single backslashes", double_backslashes),
 )
 
 

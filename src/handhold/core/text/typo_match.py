@@ -38,6 +38,7 @@ MIN_LINES_IF_DISTINCTIVE, MIN_LINES_OTHERWISE = (
 )  # quoted lines required if the changed lines are distinctive, and if not
 WORD = re.compile(r"[^\W\d_]+")
 IDENTIFIER = re.compile(r"\w+")
+MARKS, MAX_MARKS = frozenset("\"'`\\,;"), 2  # what models drop or add without noticing, and how many of them
 SHORT_WORDS = frozenset(
     ("an", "as", "at", "be", "by", "do", "fn", "if", "in", "is", "it", "no", "of", "on", "or", "to")
 )
@@ -140,10 +141,14 @@ def compute_similarity(one: bytes, other: bytes) -> float:
 
 
 def match_typo(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
-    """A line that the edit does not change has a typo: a letter added, missing, wrong or swapped."""
+    """A line that the edit does not change has a typo: a letter added, missing, wrong or swapped, or marks lost."""
     matcher = FuzzyMatcher(quote, index)
     found = matcher.find_candidate()
-    if found is None or found.lead < TYPO_MARGIN or not is_typo(found.file_line, matcher.old_lines[found.differing]):
+    if found is None or found.lead < TYPO_MARGIN:
+        return ()
+    pair = found.file_line, matcher.old_lines[found.differing]
+    # If the new text has the line as the file does, the marks may be what the edit was to change.
+    if not is_typo(*pair) and not (matcher.is_line_kept(found) and has_lost_marks(*pair)):
         return ()
     if any(
         re.search(rf"\b{name}\b", index.text)
@@ -192,13 +197,25 @@ def is_typo(file_line: str, quoted: str) -> bool:
     file_line, quoted = collapse_whitespace(file_line), collapse_whitespace(quoted)
     if max(len(file_line), len(quoted)) > MAX_COMPARED_CHARS:
         return False
-    head = _count_common_prefix(file_line, quoted)
-    tail = _count_common_prefix(file_line[head:][::-1], quoted[head:][::-1])
+    head, tail = _count_common_edges(file_line, quoted)
     one, other = file_line[head : len(file_line) - tail], quoted[head : len(quoted) - tail]
     swapped = len(one) == len(other) == 2 and one == other[::-1]
     if not (one + other).isalpha() or (max(len(one), len(other)) > 1 and not swapped):
         return False
     return any(len(word) > 2 or word in SHORT_WORDS for word in _find_words_at(file_line, head, len(file_line) - tail))
+
+
+def has_lost_marks(file_line: str, quoted: str) -> bool:
+    """Whether two lines differ by quotation marks, backslashes, commas or semicolons that one of them lacks."""
+    file_line, quoted = collapse_whitespace(file_line), collapse_whitespace(quoted)
+    head, tail = _count_common_edges(file_line, quoted)
+    one, other = file_line[head : len(file_line) - tail], quoted[head : len(quoted) - tail]
+    return not (one and other) and len(one + other) <= MAX_MARKS and set(one + other) <= MARKS
+
+
+def _count_common_edges(file_line: str, quoted: str) -> tuple[int, int]:
+    head = _count_common_prefix(file_line, quoted)
+    return head, _count_common_prefix(file_line[head:][::-1], quoted[head:][::-1])
 
 
 def _find_names_only_in(one: str, other: str) -> set[str]:
