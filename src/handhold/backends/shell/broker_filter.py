@@ -47,6 +47,39 @@ METADATA_SYSCALLS: dict[str, tuple[int | None, int | None]] = {
     "fremovexattr": (199, 16),
     "umask": (95, 166),
 }
+# What acts on other processes, with the arguments that mean the caller itself: those do not wait for the broker.
+PROCESS_SYSCALLS: dict[str, tuple[tuple[int, int], tuple[int, ...]]] = {
+    "prlimit64": ((302, 261), (0,)),
+    "sched_setparam": ((142, 118), (0,)),
+    "sched_setscheduler": ((144, 119), (0,)),
+    "sched_setaffinity": ((203, 122), (0,)),
+    "sched_setattr": ((314, 274), (0,)),
+    "setpriority": ((141, 140), (0, 0)),
+    "ioprio_set": ((251, 30), (1, 0)),
+}
+# System V IPC belongs to the whole machine: the broker allows what the command created itself. Detaching is harmless.
+IPC_SYSCALLS = {
+    "shmget": (29, 194),
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
+    "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
+    "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
+}
+# POSIX queues are those of the machine, too, and hardly any program uses them.
+QUEUE_SYSCALLS = {
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "mq_timedsend": (242, 182),
+    "mq_timedreceive": (243, 183),
+    "mq_notify": (244, 184),
+    "mq_getsetattr": (245, 185),
+}
 SOCKET_SYSCALLS = {"socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201)}
 SEND_SYSCALLS = {"sendto": ((44, 206), 3), "sendmsg": ((46, 211), 2), "sendmmsg": ((307, 269), 3)}  # and their flags
 EXEC_SYSCALLS = {"execve": (59, 221), "execveat": (322, 281)}
@@ -105,6 +138,12 @@ def build_broker_filter(machine: str = "", *, network: bool = False, reads: bool
             steps += _match(number, [load_word(ARGS_OFFSET + 8 * FLAGS_ARGUMENT[name]), *wanted, notify, allow])
         else:
             steps += _match(number, [notify])
+    for numbers, own in PROCESS_SYSCALLS.values():
+        steps += _match(numbers[column], [*_build_argument_checks(own, [notify]), allow])
+    for numbers in IPC_SYSCALLS.values():
+        steps += _match(numbers[column], [notify])
+    for numbers in QUEUE_SYSCALLS.values():
+        steps += _match(numbers[column], [_refuse(errno.ENOSYS)])
     for numbers in EXEC_SYSCALLS.values() if reads else ():
         steps += _match(numbers[column], [notify])
     pretend = [load_word(ARGS_OFFSET), jump_if(BPF_JUMP_EQUAL, PR_SET_DUMPABLE, 0, 1), _refuse(0), allow]
@@ -128,6 +167,14 @@ def build_broker_filter(machine: str = "", *, network: bool = False, reads: bool
     ]
     steps += _match(SOCKETPAIR[column], connected)
     return b"".join((*steps, allow))
+
+
+def _build_argument_checks(values: tuple[int, ...], otherwise: list[bytes]) -> list[bytes]:
+    """Continue if the first arguments have these values."""
+    steps: list[bytes] = []
+    for at, value in enumerate(values):
+        steps += [load_word(ARGS_OFFSET + 8 * at), jump_if(BPF_JUMP_EQUAL, value, len(otherwise), 0), *otherwise]
+    return steps
 
 
 def _build_option_steps(allow: bytes) -> list[bytes]:

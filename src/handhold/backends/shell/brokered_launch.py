@@ -22,6 +22,7 @@ from handhold.backends.shell.policy_answers import PolicyAnswers
 from handhold.backends.shell.sandbox_layout import Mount, WriteProtection, find_exposed_paths
 from handhold.backends.shell.sandbox_support import LANDLOCK_SCOPES_VERSION, SandboxSupport
 from handhold.backends.shell.seccomp import build_filter
+from handhold.backends.shell.session_folders import shorten_tmp
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import NoShell
 from handhold.logs import log_swallowed
@@ -29,7 +30,8 @@ from handhold.logs import log_swallowed
 if TYPE_CHECKING:
     from handhold.backends.network.proxy import Proxy
 
-DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts"))
+DEVICE_FOLDER = "/dev"
+DEVICES = tuple(f"{DEVICE_FOLDER}/{name}" for name in ("null", "zero", "full", "random", "urandom", "tty", "ptmx"))
 REGISTRY_FILE = "registry"  # in the session's folder: what its commands share
 SHARED_FOLDERS = (host_paths.TMP, host_paths.VAR_TMP, "/dev/shm")
 
@@ -98,7 +100,7 @@ def prepare_brokered_launch(
     argv += build_place_flags(
         mounts, hidden=hidden, masks=(*masks, *secrets), own=(tmp, home), readable=shown, network=is_open
     )
-    command_env = build_environment(env, home=home, tmp=tmp, network=network is not False)
+    command_env = build_environment(env, home=home, tmp=shorten_tmp(tmp), network=network is not False)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
     proxy = None
     if not isinstance(network, bool):
@@ -168,14 +170,17 @@ def build_place_flags(
     exposed = [
         place for place in find_exposed_paths(mounts, network=network) if not host_paths.is_inside_any(place, hidden)
     ]
-    covered = (*host_paths.list_hidden_folders(), *hidden, *host_paths.list_accessible_secrets())
+    covered = (*host_paths.list_hidden_folders(), *hidden, *host_paths.list_accessible_secrets(), *masks)
     displaced = [mount.upper for mount in mounts if mount.mode == "brokered"]  # the command may have it open
-    shown = (place for top in (*roots, *displaced, *exposed, *readable) for place in list_visible_places(top, masks))
-    visible = dict.fromkeys((*list_visible_places("/", (*covered, *masks)), *shown))
+    shared = list_shared_folders(roots, hidden)
+    shown = [place for top in (*roots, *displaced, *exposed, *readable) for place in list_visible_places(top, masks)]
+    shown += [place for top in shared for place in list_visible_places(top, covered)]
+    # Of the devices, a command sees those that are nobody's. Its own terminals are opened by the broker.
+    visible = dict.fromkeys((*list_visible_places("/", (*covered, DEVICE_FOLDER)), *shown))
     return [
         *(flag for mount in mounts if mount.mode == "brokered" for flag in ("-R", mount.real, mount.upper)),
         *(flag for mount in mounts if mount.mode == "read-only" for flag in ("-O", mount.real)),
-        *(flag for place in list_shared_folders(roots, hidden) for flag in ("-T", place)),
+        *(flag for place in shared for flag in ("-T", place)),
         *(flag for place in writable for flag in ("-w", place)),
         *(flag for place in visible for flag in ("-r", place)),
     ]

@@ -77,6 +77,7 @@ struct object {
 /* main.c */
 int is_waiting(const struct call *call);
 void for_each_descendant(void (*act)(pid_t pid, void *data), void *data);
+int is_descendant(pid_t pid);
 int add_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_descriptor(const struct call *call, int fd, int close_on_exec);
 int give_readable(const struct call *call, int fd, int close_on_exec);
@@ -143,6 +144,9 @@ void forget_inode(const struct stat *st);
 void note_kept(const struct stat *st, const char *path);
 const char *find_kept(const struct stat *st);
 int is_born(const struct stat *st);
+unsigned count_links(const struct stat *st);
+void count_link(const struct stat *st);
+int copy_content(int from, int to, int64_t size);
 int is_copy(const struct stat *st);
 void mark_born(const struct stat *st);
 void open_registry(const char *path);
@@ -174,6 +178,18 @@ int is_in_hidden_folder(const char *path);
 int holds_hidden(const char *path);
 void prepare_programs(struct launch *launch);
 int start_program(const struct call *call, int folder, uint64_t path, int flags);
+
+/* processes.c */
+int handle_processes(const struct call *call, int number);
+int open_terminal(const struct call *call, const struct object *object, int flags);
+void remove_all_ipc(void);
+
+/* copies.c */
+int is_same(const struct stat *a, const struct stat *b);
+int copy_file(const struct object *object, int from, int to);
+int find_entry(const struct object *object, struct entry *entry);
+int exchange_exactly(const struct entry *entry, const char *name, const struct stat *expected);
+int separate_names(struct object *object);
 
 /* sockets.c */
 int make_socket(const struct call *call);

@@ -8,11 +8,8 @@
    moved to an inode that Landlock knew from the start. */
 
 #include "broker.h"
-#include <sys/sendfile.h>
-#include <sys/xattr.h>
 
 #define SPARE_FILES 64 /* for each root with something hidden */
-#define MAX_XATTR_BYTES 65536
 
 static struct hidden {
     const char *path;
@@ -29,10 +26,6 @@ static struct {
     char name[24];
 } spares[MAX_ROOTS * SPARE_FILES];
 static int spare_count;
-
-static int is_same(const struct stat *a, const struct stat *b) {
-    return a->st_ino && a->st_ino == b->st_ino && a->st_dev == b->st_dev;
-}
 
 static void *grow(void *list, size_t count, size_t size) {
     list = realloc(list, (count + 1) * size);
@@ -122,61 +115,24 @@ static int is_readable(const struct object *object, int folder) {
     return found;
 }
 
-static int copy_attributes(int from, int to) {
-    static char names[MAX_XATTR_BYTES], value[MAX_XATTR_BYTES];
-    ssize_t listed = flistxattr(from, names, sizeof names);
-    for (char *name = names; listed > 0 && name < names + listed; name += strlen(name) + 1) {
-        ssize_t size = fgetxattr(from, name, value, sizeof value);
-        if (size < 0 || fsetxattr(to, name, value, (size_t)size, 0)) return -errno;
-    }
-    return 0;
-}
-
-static int copy_program(const struct object *object, int from, int to) {
-    const struct timespec times[] = {object->st.st_atim, object->st.st_mtim};
-    for (off_t at = 0; at < object->st.st_size;) {
-        ssize_t sent = sendfile(to, from, &at, (size_t)(object->st.st_size - at));
-        if (sent <= 0) return sent ? -errno : -EIO;
-    }
-    int failed = copy_attributes(from, to);
-    if (!failed && fchown(to, object->st.st_uid, object->st.st_gid)) failed = -errno;
-    if (!failed && fchmod(to, object->st.st_mode & 07777)) failed = -errno;
-    if (!failed && futimens(to, times)) failed = -errno;
-    return failed;
-}
-
-/* Move a file of the store to a name, if the name still is that of this inode: another job may change the folder too. */
-static int replace_exactly(const struct entry *entry, const char *name, const struct stat *expected) {
-    struct stat st;
-    int store = entry->root->store;
-    if (syscall(SYS_renameat2, store, name, entry->dir, entry->name, RENAME_EXCHANGE)) return -errno;
-    if (!fstatat(store, name, &st, AT_SYMLINK_NOFOLLOW) && is_same(&st, expected)) return unlinkat(store, name, 0) ? -errno : 0;
-    return syscall(SYS_renameat2, store, name, entry->dir, entry->name, RENAME_EXCHANGE) ? -errno : -EACCES;
-}
-
 /* Replace a program that the command created by a copy that the kernel may read for it. */
 static void make_readable(const struct object *object) {
-    struct entry entry = {.root = object->root};
+    struct entry entry;
     char self[64];
     int spare = spare_count - 1;
     while (spare >= 0 && spares[spare].root != object->root) spare--;
-    const char *end = strrchr(object->path, '/');
-    if (spare < 0 || strlen(end + 1) >= sizeof entry.name) return;
-    memcpy(entry.path, object->path, (size_t)(end - object->path));
-    memcpy(entry.name, end + 1, strlen(end));
-    entry.dir = open_real_folder(entry.path);
-    if (entry.dir < 0) return;
-    memcpy(entry.path, object->path, sizeof entry.path);
+    if (spare < 0 || find_entry(object, &entry)) return;
     snprintf(self, sizeof self, "/proc/self/fd/%d", object->fd);
     int from = is_readable(object, entry.dir) ? -1 : open(self, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     /* Whoever has it open for writing would write to a file without a name. */
     int to = from < 0 || fcntl(from, F_SETLEASE, F_RDLCK) ? -1 : openat(object->root->store, spares[spare].name, O_WRONLY | O_CLOEXEC);
-    int failed = to < 0 ? -EACCES : copy_program(object, from, to);
+    int failed = to < 0 ? -EACCES : copy_file(object, from, to);
     if (to >= 0) close(to);
     size_t before = log_position();
     if (!failed) failed = log_record(CREATE, NULL, entry.path, "");
-    if (!failed && (failed = replace_exactly(&entry, spares[spare].name, &object->st))) log_cancel(before);
+    if (!failed && (failed = exchange_exactly(&entry, spares[spare].name, &object->st))) log_cancel(before);
     if (!failed) {
+        unlinkat(object->root->store, spares[spare].name, 0);
         if (object->st.st_nlink == 1) forget_inode(&object->st);
         spares[spare] = spares[--spare_count];
         end_create(&entry, 0);

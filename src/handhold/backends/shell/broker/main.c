@@ -112,7 +112,10 @@ static int dispatch(const struct call *call, int number) {
     case SYS_listen: return listen_socket(call);
     case SYS_connect: return connect_socket(call);
     case SYS_umask: return umask_changed = 1, CONTINUE;
-    default: return handle_metadata(call, number);
+    default: {
+        int result = handle_processes(call, number);
+        return result == -ENOSYS ? handle_metadata(call, number) : result;
+    }
     }
 }
 
@@ -143,14 +146,19 @@ static pid_t read_parent(pid_t pid) {
     return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
-/* Processes whose orphans we adopt are our descendants. */
+/* Processes whose orphans we adopt are our descendants, and so are their threads. */
+int is_descendant(pid_t pid) {
+    pid_t above = pid;
+    while (above > 1 && above != getpid()) above = read_parent(above);
+    return above == getpid() && pid != above;
+}
+
 void for_each_descendant(void (*act)(pid_t pid, void *data), void *data) {
     DIR *processes = opendir("/proc");
     if (!processes) return;
     for (struct dirent *each; (each = readdir(processes));) {
-        pid_t pid = atoi(each->d_name), above = pid;
-        while (above > 1 && above != getpid()) above = read_parent(above);
-        if (pid > 0 && pid != getpid() && above == getpid()) act(pid, data);
+        pid_t pid = atoi(each->d_name);
+        if (is_descendant(pid)) act(pid, data);
     }
     closedir(processes);
 }
@@ -200,6 +208,7 @@ static int serve(pid_t shell, int lifeline, int children) {
         if (ready[2].revents) break;
     }
     int last = kill_all(shell);
+    remove_all_ipc();
     return code >= 0 ? code : last >= 0 ? last : 128 + SIGKILL;
 }
 

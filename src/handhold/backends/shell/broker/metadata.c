@@ -24,13 +24,14 @@ static int open_target(const struct call *call, enum way way, int flags, struct 
 }
 
 /* Save what will change. Outside the workspace only what the command may write anyway is changed, or what has no name. */
-static int prepare(const struct call *call, const struct object *object) {
+static int prepare(const struct call *call, struct object *object) {
     if (!is_waiting(call)) return -EINTR;
     if (object->root) {
         int failed = is_hidden(&object->st, object->path) ? -EACCES : check_root(object->root);
         if (!failed && object->root->own_only) return is_ours(object->fd, "", &object->st) ? 0 : -EACCES;
         if (!failed) failed = check_policy(object->path, "", S_ISDIR(object->st.st_mode));
-        return failed ? failed : save_metadata(object);
+        if (!failed) failed = separate_names(object);
+        return failed < 0 ? failed : save_metadata(object);
     }
     if (object->path[0] == '/' && object->st.st_nlink && !is_writable_place(object->path)) return -EROFS;
     return 0;

@@ -144,6 +144,7 @@ int hard_link(const struct call *call, int old_folder, uint64_t old, int new_fol
     if (!failed) {
         snprintf(self, sizeof self, "/proc/self/fd/%d", from.fd);
         if (linkat(AT_FDCWD, self, to.dir, to.name, AT_SYMLINK_FOLLOW)) failed = -errno;
+        else count_link(&from.st);
     }
     if (failed) log_cancel(before);
     close(to.dir);

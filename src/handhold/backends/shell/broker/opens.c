@@ -31,7 +31,7 @@ static int open_object(const struct object *object, int flags) {
 }
 
 /* The caller's permission is checked by opening before anything is saved or truncated. */
-static int open_regular(const struct call *call, const struct object *object, int flags) {
+static int open_regular(const struct call *call, struct object *object, int flags) {
     int reads_only = (flags & O_ACCMODE) == O_RDONLY, truncates = flags & O_TRUNC;
     int given = (flags & PASSED_FLAGS) | O_NONBLOCK;
     if (!reads_only || truncates) {
@@ -41,6 +41,12 @@ static int open_regular(const struct call *call, const struct object *object, in
     }
     int fd = open_object(object, given);
     if (fd < 0) return fd;
+    int separated = reads_only && !truncates ? 0 : separate_names(object);
+    if (separated) {
+        close(fd);
+        fd = separated < 0 ? separated : open_object(object, given);
+        if (fd < 0) return fd;
+    }
     int truncated = !truncates ? -1 : reads_only ? open_object(object, O_WRONLY | O_NONBLOCK) : fd;
     int failed = truncates && truncated < 0 ? truncated : 0;
     if (!failed && (!reads_only || truncates)) failed = save_content(object);
@@ -73,7 +79,7 @@ static int open_pipe(const struct call *call, const struct object *object, int f
 
 /* Landlock does not let the command read a new file next to a hidden one, so the broker opens it. What Landlock decides
    alone continues: folders and devices, and files of others in a temporary folder of the machine. */
-static int read_existing(const struct call *call, const struct object *object, int flags) {
+static int read_existing(const struct call *call, struct object *object, int flags) {
     if (is_hidden(&object->st, object->path)) return -EACCES;
     if (object->root->own_only && !is_ours(object->fd, "", &object->st)) return CONTINUE;
     if (flags & O_DIRECTORY && !S_ISDIR(object->st.st_mode)) return -ENOTDIR;
@@ -85,8 +91,8 @@ static int read_existing(const struct call *call, const struct object *object, i
     }
 }
 
-static int open_existing(const struct call *call, const struct object *object, int flags) {
-    if (!object->root) return CONTINUE;
+static int open_existing(const struct call *call, struct object *object, int flags) {
+    if (!object->root) return open_terminal(call, object, flags);
     if (is_read(flags)) return read_existing(call, object, flags);
     if (!is_waiting(call)) return -EINTR;
     int writes = (flags & O_ACCMODE) != O_RDONLY || flags & O_TRUNC;
@@ -190,6 +196,11 @@ int truncate_file(const struct call *call, uint64_t address, int64_t size) {
     else if (!failed) failed = check_policy(object.path, "", 0);
     if (!failed) {
         int fd = open_object(&object, O_WRONLY | O_NONBLOCK);
+        int separated = fd < 0 ? 0 : separate_names(&object);
+        if (separated) {
+            close(fd);
+            fd = separated < 0 ? separated : open_object(&object, O_WRONLY | O_NONBLOCK);
+        }
         failed = fd < 0 ? fd : save_content(&object);
         if (!failed && ftruncate(fd, size)) failed = -errno;
         if (fd >= 0) close(fd);

@@ -31,6 +31,7 @@ struct known {
     uint64_t device, inode, birth;
     unsigned state, used;
     const char *kept; /* its name in the store, if it has lost the one by which it may still be open */
+    unsigned links; /* names that the command gave it */
 };
 
 /* The number of an inode that is gone is used again, by anybody; the times of birth differ. */
@@ -128,7 +129,7 @@ static struct known *find_known(const struct stat *st) {
         if (!table) stop("out of memory", "");
         table_used = 0;
         for (size_t i = 0; i < old_size; i++) {
-            if (!old[i].used || (old[i].state == UNKNOWN && !old[i].kept)) continue;
+            if (!old[i].used || (old[i].state == UNKNOWN && !old[i].kept && !old[i].links)) continue;
             struct stat key = {.st_dev = old[i].device, .st_ino = old[i].inode};
             *find_known(&key) = old[i];
         }
@@ -139,7 +140,7 @@ static struct known *find_known(const struct stat *st) {
         struct known *each = &table[i & (table_size - 1)];
         if (each->used && each->device == st->st_dev && each->inode == st->st_ino) {
             uint64_t birth = get_birth(st, each->state & BORN);
-            if (each->birth && birth && each->birth != birth) each->state = UNKNOWN, each->birth = 0;
+            if (each->birth && birth && each->birth != birth) each->state = UNKNOWN, each->birth = 0, each->links = 0;
             return each;
         }
         if (!each->used) {
@@ -158,6 +159,8 @@ static void set_state(const struct stat *st, unsigned state) {
     known->birth = get_birth(st, state & BORN);
 }
 
+unsigned count_links(const struct stat *st) { return find_known(st)->links; }
+void count_link(const struct stat *st) { find_known(st)->links++; }
 void mark_born(const struct stat *st) { set_state(st, BORN); }
 void forget_inode(const struct stat *st) { set_state(st, UNKNOWN); }
 
@@ -218,7 +221,7 @@ int save_folder(const struct entry *entry) {
     return failed ? failed : save_metadata(&folder);
 }
 
-static int copy_content(int from, int to, int64_t size) {
+int copy_content(int from, int to, int64_t size) {
     if (!ioctl(to, FICLONE, from)) return 0;
     if (ftruncate(to, size)) return -errno;
     for (off_t at = 0; at < size;) { /* holes stay holes */
