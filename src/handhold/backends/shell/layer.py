@@ -39,6 +39,7 @@ from handhold.backends.shell.overlay_xattrs import (
     WHITEOUT_XATTR,
     clean_tree,
     get_owner_ids,
+    is_opaque,
     is_privileged,
     is_whiteout,
     strip_xattrs,
@@ -208,7 +209,7 @@ class Layer:
             if (
                 lower is None
                 or not stat.S_ISDIR(lower.st_mode)
-                or (OPAQUE_XATTR in attributes and os.getxattr(fd, OPAQUE_XATTR) == b"y")
+                or (OPAQUE_XATTR in attributes and is_opaque(fd, found))
             ):
                 return self._read_other(here, name, lower)
             # Somebody else replaced it.

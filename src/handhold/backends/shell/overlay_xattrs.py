@@ -40,6 +40,17 @@ def get_owner_ids(found: os.stat_result) -> tuple[int, int]:
     return found.st_uid, found.st_gid
 
 
+def is_opaque(fd: int, found: os.stat_result) -> bool:
+    """Whether a folder with that marker hides the one below. Its mode is changed if necessary, and restored."""
+    if found.st_mode & stat.S_IRUSR:
+        return os.getxattr(fd, OPAQUE_XATTR) == b"y"
+    os.fchmod(fd, stat.S_IMODE(found.st_mode) | stat.S_IRUSR)
+    try:
+        return os.getxattr(fd, OPAQUE_XATTR) == b"y"
+    finally:
+        os.fchmod(fd, stat.S_IMODE(found.st_mode))
+
+
 def strip_xattrs(fd: int, attributes: Iterable[str], found: os.stat_result) -> None:
     """Remove the markers from a file or directory. Its mode is changed if necessary, and restored."""
     ours = [name for name in attributes if name.startswith(XATTR_PREFIX)]

@@ -105,7 +105,10 @@ class TreeCopier:
                 return os.link(first, to, src_dir_fd=self._into, dst_dir_fd=into, follow_symlinks=False)
             self._hard_links[file_id(status)] = rel_path
         source = force_open(directory, name, status)
+        is_closed = not status.st_mode & stat.S_IRUSR  # then its attributes cannot be read, either
         try:
+            if is_closed:
+                os.fchmod(source, stat.S_IMODE(status.st_mode) | stat.S_IRUSR)
             target = os.open(to, CREATE_FLAGS, 0o600, dir_fd=into)
             try:
                 copy_data(source, target, status.st_size)
@@ -113,6 +116,8 @@ class TreeCopier:
             finally:
                 os.close(target)
         finally:
+            if is_closed:
+                os.fchmod(source, stat.S_IMODE(status.st_mode))
             os.close(source)
         return None
 
