@@ -29,7 +29,7 @@ class Undo:
         time.sleep(0.02)
 
     def __call__(self, *records: UndoRecord) -> list[str]:
-        rollback = Rollback(records, [self.command], started_ns=self.started_ns)
+        rollback = Rollback(records, [self.command], started_ns=self.started_ns, is_alone=True)
         rollback.run()
         return [os.path.relpath(path, self.ws) for path in rollback.conflicts]
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from handhold.core.requests import Run
 from tests.backends.shell.shadows import Desk, both_without_overlay, seen
 from tests.backends.shell.shells import Bench, bench
 
@@ -279,3 +280,22 @@ def test_w7_programs_create_sockets_in_the_folder_for_temporary_files(desk: Desk
     with bench(desk.place, mode="brokered", session="a-session-with-a-name-that-is-rather-long-but-allowed") as shell:
         assert shell.shows("python3 serve.py") == "[1, 2] True\n"
         assert shell.shows("echo kept >$TMPDIR/file; cat $TMPDIR/file") == "kept\n"
+
+
+@both_without_overlay
+def test_w10_attributes_of_what_is_in_a_replaced_folder_are_a_change(desk: Desk):
+    (desk.ws / "d").mkdir()
+    (desk.ws / "d/f").write_text("old\n")
+    os.setxattr(desk.ws / "d/f", "user.k", b"old")
+    before = seen(desk.ws)
+    change = python('import os; os.setxattr("e/f", "user.k", b"new")')
+    with (
+        bench(desk.place, mode="brokered") as shell,
+        shell.shell.run(Run(f"cp -a d e; {change}; rm -r d; mv e d", 20, chars=1000)) as finished,
+    ):
+        assert finished.effects
+        assert [os.path.relpath(each.path, desk.ws) for each in finished.effects.files] == ["d"]
+        assert seen(desk.ws) == before
+        with shell.files.transaction(finished.effects.files, finished.effects.folder_mtimes) as transaction:
+            transaction.apply()
+            assert os.getxattr(desk.ws / "d/f", "user.k") == b"new"

@@ -26,6 +26,7 @@ from handhold.backends.shell.masks import MAX_MASKS, add_hidden_paths, build_mas
 from handhold.backends.shell.obstacles import find_obstacle, without_overlay
 from handhold.backends.shell.output import SMALL_RING_BYTES, OutputSink
 from handhold.backends.shell.overlay import OverlayUnavailable, WorkspaceOverlay
+from handhold.backends.shell.presence import hold_presence, is_alone
 from handhold.backends.shell.process import CommandProcess
 from handhold.backends.shell.result_store import MAX_KEPT_BYTES, ResultStore
 from handhold.backends.shell.sandbox import LaunchSpec, ShellMode, create_sandbox
@@ -239,9 +240,13 @@ class SandboxedShell:
         scratch = self._results.folder
         try:
             if self._sandbox.broker:
-                overlay = BrokeredRun.create(self._roots, self._get_staging_area, scratch=scratch)
+                overlay = BrokeredRun.create(
+                    self._roots, self._get_staging_area, scratch=scratch, is_alone=self._is_alone
+                )
             else:
-                overlay = WorkspaceOverlay.create(self._roots, self._get_staging_area, scratch=scratch, checked=True)
+                overlay = WorkspaceOverlay.create(
+                    self._roots, self._get_staging_area, scratch=scratch, is_alone=self._is_alone, checked=True
+                )
         except OverlayUnavailable as error:
             self._record_overlay_failure(error.reason)
             raise NoShell(f"no overlay: {error.reason}") from None
@@ -351,6 +356,7 @@ class SandboxedShell:
         if not self._can_hide and (why_not := explain_unhidden(denied_paths, self._first_root)):
             raise NoShell(why_not)
         with ExitStack() as stack, translate_os_errors("the shell"):
+            stack.enter_context(hold_presence(self._folders.state))
             roots, folder = [mount.real for mount in mounts], run.folder or self._first_root
             state_transfer = None if with_stdin or run.streams or run.isolated else self._shell_state.prepare(stack)
             command, fds = build_argv(run.command, stack)
@@ -380,6 +386,9 @@ class SandboxedShell:
             stack.callback(process.close)
             return RunningCommand(process, launch, state_transfer, stack.pop_all())
 
+    def _is_alone(self) -> bool:
+        return is_alone(self._folders.state)
+
     def _list_hidden_paths(self) -> list[str]:
         staging_areas = (self._get_staging_area(root) for root in self._list_writable_roots())
         ours = [str(self._folders.state), *(area.hidden_folder for area in staging_areas if area)]
@@ -395,7 +404,7 @@ class SandboxedShell:
     ) -> tuple[Mount, ...]:
         """The roots themselves, outer ones first."""
         if self._sandbox.broker:
-            places = self._roots, self._get_staging_area, self._results.folder
+            places = self._roots, self._get_staging_area, self._results.folder, self._is_alone
             return start_brokered_job(*places, stack, self._guard.needs_review, commit, outcome).mounts
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))

@@ -5,7 +5,6 @@ was there before: what the command left there goes to a slot of the staging area
 the two states are a change. So a brokered command is decided on, committed and undone like one on an overlay.
 """
 
-import fcntl
 import os
 import stat
 from bisect import bisect_left
@@ -61,9 +60,13 @@ class BrokeredChanges:
         *,
         is_protected: Callable[[str], bool],
         is_withheld: Callable[[str], bool],
-        shared: Collection[tuple[int, int]] = (),
+        shared: Collection[tuple[int, int]],
+        is_alone: bool,
     ) -> None:
-        """`slots` is the folder of the command's slots. `shared` inodes stay as they are: others write them."""
+        """`slots` is the folder of the command's slots. `shared` inodes stay as they are: others write them.
+
+        Unless the command `is_alone`, others may have descriptors of what it created, which is therefore copied.
+        """
         self._root = root
         self._records = records
         self._extractor = extractor
@@ -71,6 +74,7 @@ class BrokeredChanges:
         self._is_protected = is_protected
         self._is_withheld = is_withheld
         self._shared = shared
+        self._is_alone = is_alone
         self._shared_paths: list[str] = []
         self._copier = TreeCopier(slots)
         self._access = FolderAccess()
@@ -221,15 +225,14 @@ class BrokeredChanges:
         """By rename if the command created all of it, else a copy."""
         name = change.slot.rpartition("/")[2]
         with self._open_folder_of(path) as (folder, own_name):
-            if self._identify(path, found) in self._born and not self._has_old_inside(path):
+            is_born = self._identify(path, found) in self._born
+            if self._is_alone and is_born and not self._has_old_inside(path):
                 mode = stat.S_IMODE(found.st_mode) if stat.S_ISDIR(found.st_mode) else None
                 is_moved = try_rename(folder, own_name, self._slots, name, mode=mode)
             else:
                 is_moved = False
             if not is_moved:
                 self._copier.copy(folder, own_name, name)
-                if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-                    self._split_links.append(escape_ambiguous(path))
 
         def keep_entry(inner_path: str, mode: int, attributes: Sequence[str]) -> bool:
             place = escape_ambiguous(f"{path}/{inner_path}")
@@ -316,13 +319,23 @@ class BrokeredChanges:
                 file_change = FileChange(
                     path, before and before.to_staged(change.slot), change.after and change.after.to_staged(change.slot)
                 )
+                if self._has_other_names(change):
+                    self._split_links.append(path)
                 self._add(file_change, change.protected, change.privileged)
         self.conflicts += [
             Conflict(escape_ambiguous(path), "changed") for path in sorted(left) if path.startswith(f"{self._root}/")
         ]
 
+    def _has_other_names(self, change: PendingChange) -> bool:
+        """Whether a file was changed that has hard links which the command did not make."""
+        is_file = change.after is not None and change.after.kind == "file" and change.path not in self._links
+        found = self._lstat(change.path) if is_file else None
+        return found is not None and stat.S_ISREG(found.st_mode) and found.st_nlink > 1
+
     def _is_same(self, change: PendingChange, before: EntryState, after: EntryState) -> bool:
         same = ("kind", "hash", "size", "mode", "mtime_ns", "entry_count", "owner")
+        if before.kind == "tree":
+            return False  # another folder took its place: attributes and times of what is in it are in no hash
         if change.path in self._links or any(getattr(before, name) != getattr(after, name) for name in same):
             return False
         slot = f"/proc/self/fd/{self._slots}/{change.slot.rpartition('/')[2]}"
@@ -345,38 +358,6 @@ class BrokeredChanges:
         self.protected.update(protected)
         self.privileged.update(privileged)
         self.files.append(change)
-
-
-def find_open_elsewhere(records: Sequence[UndoRecord]) -> set[tuple[int, int]]:
-    """Inodes that the command wrote and that somebody, such as a background command, has open for writing.
-
-    They stay in the entry of whoever opened them, until the last close.
-    """
-    found: set[tuple[int, int]] = set()
-    history = PathHistory(records)
-    keys = InodeKeys(records)
-    for index, record in enumerate(records):
-        if record.kind == "save" and record.second and _is_open_elsewhere(history.after(index)[0], record.inode, keys):
-            found.add(record.inode)
-    return found
-
-
-def _is_open_elsewhere(path: str, inode: Inode, keys: InodeKeys) -> bool:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return False  # it is gone, or closed to its owner
-    try:
-        if keys.find(file_id(os.fstat(fd)), lambda: read_birth(fd)) == inode:
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-            fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        log_swallowed()  # a file of another owner, or a file system without leases
-    finally:
-        os.close(fd)
-    return False
 
 
 def _is_own(name: str) -> bool:

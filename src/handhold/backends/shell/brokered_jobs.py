@@ -25,6 +25,7 @@ def start_brokered_job(
     roots: Sequence[Root],
     get_staging_area: Callable[[Root], StagingArea | None],
     scratch: Path,
+    is_alone: Callable[[], bool],
     stack: ExitStack,
     needs_review: Callable[[str], bool],
     commit: CommitJob | None,
@@ -32,7 +33,7 @@ def start_brokered_job(
 ) -> BrokeredRun:
     """`stack` is closed when the command has ended. Without `commit` its changes just stay."""
     try:
-        run = BrokeredRun.create(roots, get_staging_area, scratch=scratch, keeps_changes=True)
+        run = BrokeredRun.create(roots, get_staging_area, scratch=scratch, is_alone=is_alone, keeps_changes=True)
     except OverlayUnavailable as error:
         raise NoShell(f"commands cannot be brokered: {error.reason}") from None
     stack.callback(run.release)

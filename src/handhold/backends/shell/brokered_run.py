@@ -19,12 +19,13 @@ from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import UNDO_LOG, StagingArea, remove_tree
 from handhold.backends.files.undo_log import OTHER_ROOT_PREFIX, REMOVED_FOLDER, SAVED_FOLDER, UndoRecord, read_undo_log
-from handhold.backends.shell.brokered_changes import BrokeredChanges, find_open_elsewhere
+from handhold.backends.shell.brokered_changes import BrokeredChanges
 from handhold.backends.shell.layer_extraction import LayerExtractor
 from handhold.backends.shell.overlay import OverlayUnavailable
 from handhold.backends.shell.preflight import find_mount_below
 from handhold.backends.shell.root_effects import join_effects, set_aside
 from handhold.backends.shell.sandbox_layout import Mount
+from handhold.backends.shell.shared_inodes import find_shared_inodes
 from handhold.core.errors import NoShell, NoSpace, SystemFailure
 from handhold.core.plans import Conflict, Effects, FileChange
 from handhold.core.text.path_escaping import escape_ambiguous
@@ -56,11 +57,13 @@ class BrokeredRun:
         others: Sequence[Root],
         scratch: Path,
         turns: ExitStack,
+        is_alone: Callable[[], bool],
         log_name: str = UNDO_LOG,
     ) -> None:
         self._roots = roots
         self._scratch = scratch
         self._turns = turns
+        self._is_alone = is_alone
         self._log = roots[0].folder / log_name if roots else None
         log = str(self._log or "")
         mounts = [Mount(each.root.real, "brokered", str(each.folder / SAVED_FOLDER), log) for each in roots]
@@ -74,11 +77,13 @@ class BrokeredRun:
         get_staging_area: Callable[[Root], StagingArea | None],
         *,
         scratch: Path,
+        is_alone: Callable[[], bool] = lambda: True,
         keeps_changes: bool = False,
     ) -> "BrokeredRun":
         """Prepare all writable roots, or raise OverlayUnavailable.
 
         With `keeps_changes`, nothing is rolled back, not even after a kill. Otherwise waits for the commands that are.
+        `is_alone` is asked when the command has ended: whether no other one could have a descriptor of what it wrote.
         """
         by_path = {root.real: root for root in roots}
         writable = [root for root in by_path.values() if root.writable]
@@ -101,7 +106,7 @@ class BrokeredRun:
                 for each in prepared:
                     each.staging_area.drop(each.command)
                 raise
-            return cls(prepared, others, scratch, turns.pop_all(), KEPT_LOG if keeps_changes else UNDO_LOG)
+            return cls(prepared, others, scratch, turns.pop_all(), is_alone, KEPT_LOG if keeps_changes else UNDO_LOG)
 
     def collect_effects(
         self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
@@ -111,7 +116,8 @@ class BrokeredRun:
             return Effects()
         with ExitStack() as stack, translate_os_errors(str(self._log)):
             records = self._read_log()
-            shared = find_open_elsewhere(records) if self._has_jobs_beside() else set[tuple[int, int]]()
+            shared = find_shared_inodes(records, self._list_records_of_jobs())
+            is_alone = self._is_alone()
             if all(record.kind != "started" for record in records):
                 raise NoShell("the broker did not start the command")
             collected: list[BrokeredChanges] = []
@@ -127,6 +133,7 @@ class BrokeredRun:
                     is_protected=is_protected,
                     is_withheld=is_withheld,
                     shared=shared,
+                    is_alone=is_alone,
                 )
                 changes.extract()
                 collected.append(changes)
@@ -153,11 +160,14 @@ class BrokeredRun:
                 _link_folders(self._roots[0], each)
             self._log = self._log.rename(log)
 
-    def _has_jobs_beside(self) -> bool:
-        """Whether a background command works on one of the roots."""
-        return any(
-            path != self._log for each in self._roots for path in Path(each.staging_area.folder).glob(f"*/{KEPT_LOG}")
-        )
+    def _list_records_of_jobs(self) -> list[UndoRecord]:
+        """What the background commands that work on one of the roots have changed so far."""
+        logs = {log for each in self._roots for log in Path(each.staging_area.folder).glob(f"*/{KEPT_LOG}")}
+        records: list[UndoRecord] = []
+        for log in logs - {self._log}:
+            with suppress(FileNotFoundError):  # it has just ended
+                records += read_undo_log(log)
+        return records
 
     def _read_log(self) -> list[UndoRecord]:
         assert self._log is not None
@@ -175,7 +185,7 @@ class BrokeredRun:
         with self._turns:
             if self._log is None or not self._log.exists():
                 return None
-            outcome = roll_back(self._log, shared)
+            outcome = roll_back(self._log, shared, is_alone=self._is_alone())
             for each in self._roots:
                 (each.folder / UNDO_LOG).unlink(missing_ok=True)
                 folder = each.staging_area.open_folder(each.command)

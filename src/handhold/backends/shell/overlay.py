@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from handhold.backends.files.commit.file_metadata import list_xattrs
+from handhold.backends.files.commit.tree_copier import TreeCopier
 from handhold.backends.files.file_kinds import file_system_type
 from handhold.backends.files.manifest import LIST_FLAGS
 from handhold.backends.files.os_errors import translate_os_errors
@@ -36,7 +37,7 @@ LAYER_FILE_SYSTEMS = frozenset((0xEF53, 0x58465342, 0x9123683E, 0x01021994, 0xF2
 SHM_FOLDER = Path("/dev/shm")
 CLOCK_TIMEOUT_SECONDS = 0.1  # for a file system's clock to advance
 CLOCK_POLL_SECONDS = 0.0005
-UPPER, WORK, MARKER = "upper", "work", "marker"
+UPPER, WORK, COPY, MARKER = "upper", "work", "copy", "marker"
 PROBE_XATTR = f"{XATTR_PREFIX}probe"
 
 
@@ -65,6 +66,15 @@ class RootOverlay:
             self.root.real, "overlay", os.path.join(self.layer_folder, UPPER), os.path.join(self.layer_folder, WORK)
         )
 
+    def copy_layer(self) -> str:
+        """The same layer with inodes of its own: to those that the command wrote, somebody may have descriptors."""
+        fd = os.open(self.layer_folder, LIST_FLAGS)
+        try:
+            TreeCopier(fd).copy(fd, UPPER, COPY)
+        finally:
+            os.close(fd)
+        return os.path.join(self.layer_folder, COPY)
+
     def remove_layer(self) -> None:
         """Discard the layer. What cannot be removed now is swept later."""
         try:
@@ -72,8 +82,8 @@ class RootOverlay:
         except FileNotFoundError:
             return
         try:
-            for name in (UPPER, WORK):
-                with suppress_and_log(OSError):
+            for name in (UPPER, WORK, COPY):
+                with suppress(FileNotFoundError), suppress_and_log(OSError):
                     remove_tree(name, fd)
         finally:
             os.close(fd)
@@ -82,9 +92,16 @@ class RootOverlay:
 class WorkspaceOverlay:
     """The overlays for one command. Its creator must discard it."""
 
-    def __init__(self, overlays: Sequence[RootOverlay], other_mounts: Sequence[Mount], scratch: Path) -> None:
+    def __init__(
+        self,
+        overlays: Sequence[RootOverlay],
+        other_mounts: Sequence[Mount],
+        scratch: Path,
+        is_alone: Callable[[], bool],
+    ) -> None:
         self._overlays = overlays
         self._scratch = scratch
+        self._is_alone = is_alone
         # One root may be inside another: the outer one is mounted first.
         self.mounts = tuple(sorted((*(over.mount for over in overlays), *other_mounts), key=lambda mount: mount.real))
 
@@ -95,11 +112,13 @@ class WorkspaceOverlay:
         get_staging_area: Callable[[Root], StagingArea | None],
         *,
         scratch: Path,
+        is_alone: Callable[[], bool] = lambda: True,
         checked: bool = False,
     ) -> "WorkspaceOverlay":
         """Overlay all writable roots or none; OverlayUnavailable says why. Other roots are mounted read-only.
 
-        `checked` skips the check for obstacles, if the caller has just made it.
+        `checked` skips the check for obstacles, if the caller has just made it. `is_alone` is asked at the end of the
+        command: whether no other one could have a descriptor of what it wrote.
         """
         by_path = {root.real: root for root in roots}
         writable = [root for root in by_path.values() if root.writable]
@@ -117,15 +136,16 @@ class WorkspaceOverlay:
                 with translate_os_errors(root.real):
                     overlays.append(_create_root_overlay(root, staging_area, scratch))
         except BaseException:
-            cls(overlays, (), scratch).discard()
+            cls(overlays, (), scratch, is_alone).discard()
             raise
-        return cls(overlays, other_mounts, scratch)
+        return cls(overlays, other_mounts, scratch, is_alone)
 
     def collect_effects(
         self, is_protected: Callable[[str], bool], is_withheld: Callable[[str], bool] = lambda _place: False
     ) -> Effects:
         """The effects of a finished command. New entries are then in their slots, and the layers are gone."""
         layers: list[Layer] = []
+        is_alone = self._is_alone()
         for overlay in self._overlays:
             with translate_os_errors(overlay.root.real):
                 folder = overlay.staging_area.open_folder(overlay.command)
@@ -133,7 +153,7 @@ class WorkspaceOverlay:
                     extractor = LayerExtractor(folder, overlay.command, self._scratch / "conflicts")
                     layer = Layer(
                         overlay.root,
-                        overlay.mount.upper,
+                        overlay.mount.upper if is_alone else overlay.copy_layer(),
                         started_ns=overlay.started_ns,
                         extractor=extractor,
                         is_protected=is_protected,

@@ -1,15 +1,45 @@
 """Give an inode the content and the metadata that an undo log has of it."""
 
+import fcntl
 import os
 import stat
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 from handhold.backends.files.commit.file_metadata import has_same_bytes, list_xattrs
-from handhold.backends.files.commit.tree_copier import copy_data
+from handhold.backends.files.commit.tree_copier import TreeCopier, copy_data
+from handhold.backends.files.manifest import LIST_FLAGS
 from handhold.backends.files.undo_log import UndoRecord
 from handhold.logs import log_swallowed
 
+COPY_NAME = "copy"
 REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def has_writer(fd: int) -> bool:
+    """Whether somebody has a file open for writing, or might have: a read lease is refused. `fd` may be O_PATH."""
+    with suppress(OSError):
+        opened = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+            fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        finally:
+            os.close(opened)
+        return False
+    return True
+
+
+def replace_by_copy(directory: int, name: str, through: Path) -> None:
+    """Give a file another inode, by a copy that is made in a folder on the same mount. Its folder keeps its times."""
+    copies = os.open(through, LIST_FLAGS)
+    try:
+        TreeCopier(copies).copy(directory, name, COPY_NAME)
+        folder = os.fstat(directory)
+        os.rename(COPY_NAME, name, src_dir_fd=copies, dst_dir_fd=directory)
+    finally:
+        os.close(copies)
+    os.utime(f"/proc/self/fd/{directory}", ns=(folder.st_atime_ns, folder.st_mtime_ns))
 
 
 def restore_content(directory: int, name: str, found: os.stat_result, record: UndoRecord) -> None:

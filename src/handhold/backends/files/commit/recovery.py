@@ -56,8 +56,11 @@ class RollbackOutcome:
     dropped_slots: bool  # the disk was full, so what the command left is gone
 
 
-def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> RollbackOutcome:
-    """Restore what can be restored. `shared` inodes stay as they are."""
+def roll_back(log: Path, shared: Collection[tuple[int, int]] = (), *, is_alone: bool = False) -> RollbackOutcome:
+    """Restore what can be restored. `shared` inodes stay as they are.
+
+    Unless the command `is_alone`, a file that it wrote gets a new inode if somebody still could write to it.
+    """
     fd = os.open(log, os.O_RDONLY | os.O_CLOEXEC)
     try:
         _wait_for_broker(fd, log)
@@ -65,7 +68,7 @@ def roll_back(log: Path, shared: Collection[tuple[int, int]] = ()) -> RollbackOu
         if all(record.kind != "ended" for record in records[-1:]) and not kill_marked(log.parent.name):
             raise SystemFailure(str(log.parent), "a process of an interrupted command cannot be killed")
         folders = [log.parent, *map(Path.readlink, log.parent.glob(f"{OTHER_ROOT_PREFIX}*"))]
-        rollback = Rollback(records, folders, shared, read_birth(fd))
+        rollback = Rollback(records, folders, shared, read_birth(fd), is_alone=is_alone)
         rollback.run()
         error = _keep_copies(rollback.unrestored) if rollback.unrestored else None
         return RollbackOutcome(rollback.conflicts, rollback.denied, error, rollback.dropped_slots)

@@ -16,7 +16,12 @@ from pathlib import Path
 from handhold.backends.files.commit.born_trees import split_foreign
 from handhold.backends.files.commit.file_metadata import file_id, lstat_at
 from handhold.backends.files.commit.folder_access import FolderAccess
-from handhold.backends.files.commit.inode_restoration import restore_content, restore_metadata
+from handhold.backends.files.commit.inode_restoration import (
+    has_writer,
+    replace_by_copy,
+    restore_content,
+    restore_metadata,
+)
 from handhold.backends.files.commit.syscalls import RENAME_EXCHANGE, read_birth, renameat2
 from handhold.backends.files.openat2 import RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, openat2, pack_open_how
 from handhold.backends.files.staging_area import UNDO_LOG, remove_tree
@@ -51,6 +56,8 @@ class Rollback:
         folders: Sequence[Path],
         shared: Collection[Inode] = (),
         started_ns: int = 0,
+        *,
+        is_alone: bool,
     ) -> None:
         """`started_ns` is when the log was created: nothing that is older was created by the command."""
         self._records = records
@@ -58,6 +65,8 @@ class Rollback:
         self._started_ns = started_ns
         self._shared = shared  # inodes that others write: they keep what is in them
         self._command_folders = folders
+        self._is_alone = is_alone
+        self._handed_out: dict[Inode, UndoRecord] = {}  # what the command wrote and somebody can still write to
         self._removed_count = 0
         self._index = 0  # of the record that is being undone
         self._born = {record.inode for record in records if record.kind == "created"}
@@ -83,6 +92,8 @@ class Rollback:
                         self._report(record.first)
                     else:
                         self._give_up(record, str(error.strerror))
+            for record in self._handed_out.values():
+                self._give_new_inode(record)
             restored = {record.inode for record in self._records if record.kind == "save"} | self._born
             self._access.close_again(restored)
         finally:
@@ -285,7 +296,35 @@ class Rollback:
             return
         if record.second:
             restore_content(directory, name, found, record)
+            if not self._is_alone and self._has_writer(directory, name):
+                self._handed_out[record.inode] = record
         self._restore_metadata(directory, name, record)
+
+    def _has_writer(self, directory: int, name: str) -> bool:
+        fd = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        try:
+            return has_writer(fd)
+        finally:
+            os.close(fd)
+
+    def _give_new_inode(self, record: UndoRecord) -> None:
+        """Replace a file by a copy, wherever it is now. What somebody writes through a descriptor arrives nowhere."""
+        names = {name for each in self._records if each.inode == record.inode for name in (each.first, each.second)}
+        try:
+            for path in sorted(name for name in names if name.startswith("/")):
+                if self._inode_at(path) != record.inode:
+                    continue
+                directory, name = self._at(path)
+                replace_by_copy(directory, name, self._find_removed_folder(os.fstat(directory).st_dev))
+        except OSError as error:
+            self._give_up(record, f"a running command can still write to it: {error.strerror}")
+
+    def _find_removed_folder(self, device: int) -> Path:
+        for folder in self._command_folders:
+            if folder.stat().st_dev == device:
+                (folder / REMOVED_FOLDER).mkdir(mode=0o700, exist_ok=True)
+                return folder / REMOVED_FOLDER
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
 
     def _restore_metadata(self, directory: int, name: str, record: UndoRecord) -> None:
         is_restored = restore_metadata(f"/proc/self/fd/{directory}/{name}", record)
