@@ -201,7 +201,7 @@ def test_v6_a_command_reaches_no_ipc_of_others_and_leaves_none(desk: Desk):
             assert shell.shows(f"{python(OWN_IPC)} {key + 0x10000}") == "works\n"
         assert libc.msgrcv(queue, message, 8, 0, 0) == 8
         for kind in ("shm", "sem", "msg"):
-            with open(f"/proc/sysvipc/{kind}", encoding="ascii") as table:
+            with open(f"/proc/sysvipc/{kind}", encoding="utf-8") as table:
                 keys = [int(line.split()[0]) for line in table.readlines()[1:]]
             assert key in keys
             assert key + 0x10000 not in keys

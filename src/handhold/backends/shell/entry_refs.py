@@ -29,7 +29,7 @@ def check_not_mount_point(entry: EntryRef) -> None:
 
 
 def _read_mount_id(fd: int) -> str:
-    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as info:  # noqa: PTH123
+    with open(f"/proc/self/fdinfo/{fd}", encoding="utf-8") as info:  # noqa: PTH123
         return next(line for line in info if line.startswith("mnt_id:"))
 
 

@@ -300,7 +300,7 @@ class SyscallHandler:
 
     def _with_umask(self, make: Callable[[], T]) -> T:
         """Create with the process's umask: this thread has its own."""
-        with open(f"/proc/{self._notification.pid}/status", encoding="ascii", errors="replace") as status:  # noqa: PTH123
+        with open(f"/proc/{self._notification.pid}/status", encoding="utf-8", errors="replace") as status:  # noqa: PTH123
             umask = next((line.split()[1] for line in status if line.startswith("Umask:")), "077")
         os.umask(int(umask, 8))
         return make()
