@@ -173,9 +173,13 @@ def measure_queries(records: int) -> None:
             print(f"queries: {records:,} records made in {time.monotonic() - began:.0f} s")
             with open_pool(database) as pool:
                 store = PostgresRecordStore(pool)
-                report("last 20 calls of a session", lambda: store.list_calls(tenant, workspace="w7", session="s3"), 20)
-                report("search by path in a tenant", lambda: store.find_path(tenant, "/ws/w7/dir3"), 20)
-                report("last 20 calls of a tenant", lambda: store.list_calls(tenant), 20)
+                report(
+                    "last 20 calls of a session",
+                    lambda: store.list_calls(tenant, workspace="w7", session="s3").entries,
+                    20,
+                )
+                report("search by path in a tenant", lambda: store.find_path(tenant, "/ws/w7/dir3").entries, 20)
+                report("last 20 calls of a tenant", lambda: store.list_calls(tenant).entries, 20)
                 objects = ObjectContents.open((folder / "contents").as_uri())
                 shipped = PostgresRecords(store, ShippedContents(store, objects, chains[7]), chains[7], 1)
                 wanted = CallFilter(session="s3")
@@ -196,6 +200,10 @@ def measure_queries(records: int) -> None:
 
 
 COPIES = 10
+COPIED = (
+    "tenant, workspace, generation, record, received, seq, kind, session, is_committed, digest, line, at, turn, tool,"
+    " verdict, files, time_us"
+)
 COLUMNS = "SELECT attname FROM pg_attribute WHERE attrelid = %s::regclass AND attnum > 0 AND NOT attisdropped"
 
 
@@ -214,7 +222,7 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
     connection.execute("SELECT add_partitions((now() - n * interval '1 month')::date) FROM generate_series(0, 12) AS n")
     connection.execute("ALTER TABLE records DROP CONSTRAINT records_pkey")
     connection.execute("DROP INDEX records_seq, records_session, records_tenant, records_tool, records_asked")
-    connection.execute("DROP INDEX changes_path, changes_workspace")
+    connection.execute("DROP INDEX changes_path, changes_workspace, changes_received")
     calls = records // 4 // len(workspaces)
     months = [f"now() - interval '{11 - 12 * n // calls} months'" for n in range(calls)]
     times = {text: row[0] for text in set(months) if (row := connection.execute(f"SELECT {text}".encode()).fetchone())}
@@ -252,7 +260,7 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
                         )
                     )
                 changes.append((tenant, workspace, 1, seq, received, path.encode()))
-            with cursor.copy("COPY records FROM STDIN") as copy:
+            with cursor.copy(f"COPY records ({COPIED}) FROM STDIN".encode()) as copy:
                 for row in rows:
                     copy.write_row(row)
             with cursor.copy("COPY changes FROM STDIN") as copy:
@@ -278,6 +286,7 @@ def fill(connection: psycopg.Connection[Any], tenant: int, workspaces: list[int]
     connection.execute("CREATE INDEX ON records (workspace, generation, session, tool, seq) WHERE kind = 'call'")
     connection.execute("CREATE INDEX ON changes (tenant, path, received)")
     connection.execute("CREATE INDEX ON changes (workspace, generation, path, seq)")
+    connection.execute("CREATE INDEX ON changes (tenant, received, workspace, seq)")
     connection.commit()
     connection.autocommit = True
     connection.execute("VACUUM ANALYZE records")

@@ -14,7 +14,6 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -22,10 +21,9 @@ import psycopg
 
 from handhold.core.shipped_records import parse_record
 from handhold.hub.service import open_stores
-from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
 from tests.hub.cutting_proxy import CuttingProxy
-from tests.hub.hubs import Hub
+from tests.hub.hubs import Hub, read_content
 from tests.hub.servers import Postgres, SeaweedFS, Server, find_program, free_port, running
 
 PROJECT = Path(__file__).parents[2]
@@ -249,8 +247,7 @@ def check(found: Found, database: str, seaweed: SeaweedFS, reports: list[dict]) 
             if lost := wanted - stores.records.select_present(chain, wanted):
                 found.problems.append(f"{name}: {len(lost)} contents are missing")
             for hash in sorted(wanted)[:5]:
-                parts = StoredContents(stores.records, stores.contents).read(chain, hash)
-                if parts is None or sha256(b"".join(parts)).hexdigest() != hash:
+                if read_content(stores, chain, hash) is None:  # HashMismatch if it is damaged
                     found.problems.append(f"{name}: the object of {hash} is missing or damaged")
 
 

@@ -1,5 +1,6 @@
 """Hubs for tests: processes, and one in a thread of this process."""
 
+import io
 import json
 import os
 import subprocess
@@ -10,15 +11,25 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from handhold.core.ports.record_store import ChainId
 from handhold.http_listener.listener import bind_socket
 from handhold.hub.app import HubApp
 from handhold.hub.service import MAX_CONNECTIONS, HubStores, create_hub_listener
+from handhold.hub.stored_contents import StoredContents
 from tests.hub.servers import Server, free_port, is_listening
 
 
 def list_objects(stores: HubStores) -> list[str]:
     """The keys of everything in the bucket."""
     return sorted(each["path"] for page in stores.contents._store.list() for each in page)  # pyright: ignore[reportPrivateUsage]
+
+
+def read_content(stores: HubStores, chain: ChainId, hash: str) -> bytes | None:
+    """As it is stored, verified; None if it is missing."""
+    content, file = stores.records.find_content(chain, hash), io.BytesIO()
+    if content is None or not StoredContents(stores.records, stores.contents).fetch(chain, hash, content, file):
+        return None
+    return file.getvalue()
 
 
 class Hub(Server):

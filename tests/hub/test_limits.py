@@ -18,7 +18,7 @@ from handhold.hub.quotas import TenantQuotas
 from handhold.hub.service import HubStores, open_stores
 from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
-from tests.hub.hubs import list_objects
+from tests.hub.hubs import list_objects, read_content
 from tests.hub.servers import Postgres
 from tests.suites.record_store_suite import batch, call_records, encode_chain, journal
 
@@ -103,7 +103,8 @@ def test_the_migration_corrects_what_was_counted_wrongly(stores: HubStores, post
     add_content(stores, chain)
     right = read_totals(stores)
     execute(stores, "UPDATE workspaces SET stored_records = 99, stored_bytes = 0")
-    for undo in ("TABLE deleted_tenants", "COLUMN contents.upload", "COLUMN diverged.generation"):
+    columns = ("contents.upload", "diverged.generation", "records.listed")
+    for undo in ("TABLE deleted_tenants", "INDEX changes_received", *(f"COLUMN {each}" for each in columns)):
         kind, name = undo.split()
         table, _, column = name.partition(".")
         execute(stores, f"ALTER TABLE {table} DROP COLUMN {column}" if column else f"DROP {kind} {name}")
@@ -126,8 +127,7 @@ def test_an_object_of_an_earlier_version_is_read_and_removed(stores: HubStores):
     stores.contents._store.put(key, DATA)  # pyright: ignore[reportPrivateUsage]
     sql = "INSERT INTO contents (tenant, workspace, hash, size) VALUES (%s, %s, %s, %s)"
     execute(stores, sql, chain.tenant, chain.workspace, bytes.fromhex(HASH), len(DATA))
-    found = StoredContents(stores.records, stores.contents).read(chain, HASH)
-    assert b"".join(found or ()) == DATA
+    assert read_content(stores, chain, HASH) == DATA
     execute(stores, "UPDATE contents SET used = used - interval '3 days'")
     stores.tenants.apply_retention(stores.contents)
     assert list_objects(stores) == []
@@ -159,7 +159,7 @@ def test_a_content_that_is_there_already_is_stored_and_counted_once(stores: HubS
     for _ in range(3):
         add_content(stores, chain)
     assert (len(list_objects(stores)), read_totals(stores)) == (1, (0, len(DATA)))
-    assert b"".join(StoredContents(stores.records, stores.contents).read(chain, HASH) or ()) == DATA
+    assert read_content(stores, chain, HASH) == DATA
 
 
 def test_a_content_that_is_uploaded_while_retention_removes_it_is_kept(stores: HubStores):
@@ -178,7 +178,7 @@ def test_a_content_that_is_uploaded_while_retention_removes_it_is_kept(stores: H
 
     stores.tenants.apply_retention(UploadedMeanwhile(stores.contents._store))  # pyright: ignore[reportPrivateUsage]
     assert stores.records.select_present(chain, (HASH,)) == {HASH}
-    assert b"".join(StoredContents(stores.records, stores.contents).read(chain, HASH) or ()) == DATA
+    assert read_content(stores, chain, HASH) == DATA
     assert len(list_objects(stores)) == 1
 
 

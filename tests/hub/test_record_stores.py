@@ -44,6 +44,7 @@ def test_a_folder_of_version_1_is_migrated(tmp_path: Path):
     with closing(sqlite3.connect(tmp_path / "hub.db")) as connection:
         connection.execute("ALTER TABLE contents DROP COLUMN upload")
         connection.execute("ALTER TABLE diverged DROP COLUMN generation")
+        connection.execute("ALTER TABLE records DROP COLUMN listed")
         connection.execute("PRAGMA user_version = 1")
     with closing(SqliteRecordStore(tmp_path / "hub.db")) as store:
         assert store.find_content(chain, "ab" * 32) == StoredContent("", 5)
@@ -57,6 +58,27 @@ class TestPostgres(RecordStoreSuite):
     @pytest.fixture
     def store(self, shared_pool) -> RecordStore:
         return PostgresRecordStore(shared_pool)
+
+
+def test_long_records_of_an_earlier_version_get_their_short_form(postgres: Postgres):
+    url = postgres.make_database()
+    with psycopg.connect(url) as connection:
+        migrate(connection)
+        connection.execute("INSERT INTO tenants (name) VALUES ('mine')")
+    with open_pool(url) as pool:
+        store = PostgresRecordStore(pool)
+        chain = store.open_chain(1, "w")
+        store.append(chain, batch(encode_chain(call_records(1, "/ws/a", arguments="x" * 200_000))), claimed=4)
+        listed = store.list_calls(1).entries
+        with pool.connection() as connection:
+            connection.execute("DROP INDEX changes_received")
+            connection.execute("ALTER TABLE records DROP COLUMN listed")
+            connection.execute("UPDATE schema_version SET version = 4")
+    with psycopg.connect(url) as connection:
+        migrate(connection)
+    with open_pool(url) as pool:
+        assert PostgresRecordStore(pool).list_calls(1).entries == listed
+        assert len(listed[0].entry.call.arguments) < 20_000
 
 
 def test_the_suite_bites(shared_pool, monkeypatch: pytest.MonkeyPatch):

@@ -17,7 +17,7 @@ from handhold.hub.service import HubStores, build_app, open_stores
 from handhold.hub.stored_contents import StoredContents
 from handhold.hub.tenants import TenantLimits
 from handhold.review.access import COOKIE_NAME
-from tests.hub.hubs import list_objects
+from tests.hub.hubs import list_objects, read_content
 from tests.hub.servers import Postgres, SeaweedFS
 from tests.suites.record_store_suite import batch, call_records, encode_chain, journal
 
@@ -167,8 +167,7 @@ def test_uploading_what_another_tenant_has_gives_a_copy_of_ones_own(hubs: tuple[
     full.stores.tenants.delete_tenant("mallory", full.stores.contents)
     chain = full.stores.records.find_chain(1, SECRET_NAME)
     assert chain
-    found = StoredContents(full.stores.records, full.stores.contents).read(chain, hash)
-    assert b"".join(found or ()) == SECRET_DATA
+    assert read_content(full.stores, chain, hash) == SECRET_DATA
 
 
 # --- limits
@@ -231,10 +230,10 @@ def test_retention_and_deletion_remove_rows_and_objects(stores: HubStores):
     short, long = chains
     assert len(stores.records.read_lines(short)) == 4
     assert len(stores.records.read_lines(long)) == 8
-    assert [each.entry.seq for each in stores.records.find_path(short.tenant, "/ws")] == [2]
-    assert contents.read(short, digest(b"old")) is None
-    assert contents.read(short, digest(b"new")) is not None
-    assert contents.read(long, digest(b"old")) is not None
+    assert [each.entry.seq for each in stores.records.find_path(short.tenant, "/ws").entries] == [2]
+    assert read_content(stores, short, digest(b"old")) is None
+    assert read_content(stores, short, digest(b"new")) == b"new"
+    assert read_content(stores, long, digest(b"old")) == b"old"
     assert len(list_objects(stores)) == 3
     assert stores.records.append(short, batch(journal(3)[6:]), claimed=12).record == 12  # the chain goes on
     stores.tenants.add_tenant("long", TenantLimits(retention_days=20))

@@ -22,8 +22,17 @@ from handhold.backends.state.records import (
 from handhold.core.plans import ContentRef, FileChange, digest
 from handhold.core.ports import record_store
 from handhold.core.ports.journal import Call, CallDecision
-from handhold.core.ports.record_store import ChainDiverged, ChainGap, ChainHead, ChainId, RecordStore, StoredContent
+from handhold.core.ports.record_store import (
+    BadCallCursor,
+    ChainDiverged,
+    ChainGap,
+    ChainHead,
+    ChainId,
+    RecordStore,
+    StoredContent,
+)
 from handhold.core.shipped_records import START_DIGEST, BadBatch, RecordBatch, parse_batch
+from handhold.hub import local_records, postgres_calls
 
 NAMES = (f"workspace-{n}" for n in range(10**9))
 ALLOWED = CallDecision("allowed", "mode edit (built in)")
@@ -44,9 +53,10 @@ def call_records(
     tool: str = "edit_file",
     takes_back: tuple[int, ...] = (),
     status: str = "success",
+    arguments: str = "{}",
 ) -> list[JournalRecord]:
     """A call from its beginning to its end."""
-    call = Call(session, "t", f"c{seq}", tool, "{}", "handhold")
+    call = Call(session, "t", f"c{seq}", tool, arguments, "handhold")
     files = tuple(
         FileChange(path, None, ContentRef(digest(path.encode("utf-8", "surrogatepass")), 1)) for path in paths
     )
@@ -215,7 +225,7 @@ class RecordStoreSuite:
         name = self.name_of(store, chain)
         records = [record for seq in range(1, 31) for record in call_records(seq, f"/ws/f{seq}", session=f"s{seq % 3}")]
         store.append(chain, batch(encode_chain(records)), claimed=0)
-        found = store.list_calls(tenants[0], workspace=name, session="s1", last=4)
+        found = store.list_calls(tenants[0], workspace=name, session="s1", last=4).entries
         assert [each.entry.seq for each in found] == [19, 22, 25, 28]
         last = found[-1].entry
         assert (last.call.session, last.call.call_id, last.paths, last.decision) == (
@@ -225,13 +235,13 @@ class RecordStoreSuite:
             "allowed",
         )
         assert last.succeeded
-        assert [each.entry.seq for each in store.list_calls(tenants[0], workspace=name, last=2)] == [29, 30]
-        assert store.list_calls(tenants[0], workspace=name, session="nobody") == []
+        assert [each.entry.seq for each in store.list_calls(tenants[0], workspace=name, last=2).entries] == [29, 30]
+        assert store.list_calls(tenants[0], workspace=name, session="nobody").entries == []
 
     def test_a_session_with_a_long_name(self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]):
         long = "\U0001f600" * 3000
         store.append(chain, batch(encode_chain(call_records(1, "/ws/" + "x" * 4000, session=long))), claimed=4)
-        assert [each.entry.seq for each in store.list_calls(tenants[0], session=long)] == [1]
+        assert [each.entry.seq for each in store.list_calls(tenants[0], session=long).entries] == [1]
 
     def test_calls_of_all_workspaces_come_in_the_order_of_arrival(self, store: RecordStore, tenants: tuple[int, int]):
         names = [next(NAMES) for _ in range(3)]
@@ -241,7 +251,7 @@ class RecordStoreSuite:
                 batch(encode_chain(call_records(1, "/ws/a", session="all-of-us"))),
                 claimed=4,
             )
-        assert [each.workspace for each in store.list_calls(tenants[0], session="all-of-us")] == names
+        assert [each.workspace for each in store.list_calls(tenants[0], session="all-of-us").entries] == names
 
     def test_calls_are_found_by_path_and_by_folder(self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]):
         name = self.name_of(store, chain)
@@ -255,15 +265,84 @@ class RecordStoreSuite:
         store.append(chain, batch(encode_chain(records)), claimed=0)
 
         def find(path: str) -> list[int]:
-            return [each.entry.seq for each in store.find_path(tenants[0], path)]
+            return [each.entry.seq for each in store.find_path(tenants[0], path).entries]
 
         assert find(f"/{name}/src") == [1, 3, 4]
         assert find(f"/{name}/src/a.py") == find(f"/{name}/b") == [1]
         assert find(f"/{name}/sr") == []
         assert find(f"/{name}/src/") == [1, 3, 4]
         assert find("/")[-4:] == [1, 2, 3, 4]
-        assert [each.entry.seq for each in store.find_path(tenants[0], f"/{name}", last=2)] == [3, 4]
-        assert store.find_path(tenants[0], f"/{name}", workspace="another") == []
+        assert [each.entry.seq for each in store.find_path(tenants[0], f"/{name}", last=2).entries] == [3, 4]
+        assert store.find_path(tenants[0], f"/{name}", workspace="another").entries == []
+
+    @pytest.mark.parametrize("by", ["tenant", "workspace", "path", "common path"])
+    def test_h3_a_list_comes_in_pages_that_lose_nothing(
+        self, store: RecordStore, tenants: tuple[int, int], monkeypatch: pytest.MonkeyPatch, by: str
+    ):
+        """Small pages, and two workspaces; of a common path, more changes match than are sorted."""
+        monkeypatch.setattr(postgres_calls, "MAX_MATCHES", 10 if by == "common path" else 1000)
+        monkeypatch.setattr(postgres_calls, "MAX_WALKED", 4)
+        names, folder = [next(NAMES), next(NAMES)], next(NAMES)
+        for name in names:
+            # The paths of others are in between.
+            calls = [call_records(seq, f"/{folder if seq % 3 else name}/{seq}", f"/{name}/b") for seq in range(1, 20)]
+            lines = encode_chain([record for each in calls for record in each])
+            chain = store.open_chain(tenants[0], name)
+            for start in range(0, len(lines), 8):
+                store.append(chain, batch(lines[start : start + 8]), claimed=0)
+        for module in (postgres_calls, local_records):
+            monkeypatch.setattr(module, "MAX_PAGE_BYTES", 3 * len(b"".join(lines)) // 19)
+        found: list[tuple[str, int]] = []
+        cursor, pages = "", 0
+        while cursor or not pages:
+            match by:
+                case "tenant":
+                    page = store.list_calls(tenants[0], last=38 - len(found), cursor=cursor)
+                case "workspace":
+                    page = store.list_calls(tenants[0], workspace=names[0], last=100, cursor=cursor)
+                case _:
+                    page = store.find_path(tenants[0], f"/{folder}", last=5, cursor=cursor)
+            assert len(page.entries) <= 5
+            found[:0] = [(each.workspace, each.entry.seq) for each in page.entries]
+            cursor, pages = page.older, pages + 1
+            if by == "tenant" and len(found) == 38:
+                break
+        seqs = [seq for seq in range(1, 20) if seq % 3 or by in ("tenant", "workspace")]
+        assert found == [(name, seq) for name in (names[:1] if by == "workspace" else names) for seq in seqs]
+        assert pages > 5
+
+    @pytest.mark.parametrize("cursor", ["x", "1.2.3.4", "-1", "9" * 40, "1.", "٣"])
+    def test_a_cursor_of_another_list_is_refused(self, store: RecordStore, tenants: tuple[int, int], cursor: str):
+        for ask in (
+            lambda: store.list_calls(tenants[0], cursor=cursor),
+            lambda: store.list_calls(tenants[0], workspace="w", cursor=cursor),
+            lambda: store.find_path(tenants[0], "/", cursor=cursor),
+        ):
+            with pytest.raises(BadCallCursor):
+                ask()
+
+    def test_h3_a_list_shows_long_records_in_short_and_they_are_read_whole(
+        self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]
+    ):
+        name = self.name_of(store, chain)
+        paths = [f"/{name}/{n}" for n in range(1_000)]
+        sent = json.dumps({"content": "ä\n" * 50_000})
+        lines = encode_chain(call_records(1, *paths, arguments=sent))
+        store.append(chain, batch(lines), claimed=4)
+        ((found,),) = (store.find_path(tenants[0], paths[0]).entries,)
+        assert (found.entry.changed, found.entry.paths) == (1_000, tuple(paths[:100]))
+        shown = json.loads(found.entry.call.arguments)
+        assert shown["bytes"] == len(sent)
+        assert sent.startswith(shown["shortened"])
+        assert len(found.entry.call.arguments) < 40_000
+        assert store.read_call(chain, 1) == store.read_lines(chain) == lines
+
+    def test_the_short_form_of_a_record_is_never_taken_for_one(self):
+        record = json.loads(encode_chain(call_records(1, "/ws/a"))[1])
+        parse_batch(json.dumps({**record, "record": 2}).encode())
+        record["body"]["file_count"] = 5
+        with pytest.raises(BadBatch):
+            parse_batch(json.dumps({**record, "record": 2}).encode())
 
     def test_undone_calls_are_said_to_be(self, store: RecordStore, chain: ChainId, tenants: tuple[int, int]):
         steps = [
@@ -277,7 +356,9 @@ class RecordStoreSuite:
         name = self.name_of(store, chain)
 
         def undone() -> list[int]:
-            return [each.entry.seq for each in store.list_calls(tenants[0], workspace=name) if each.entry.undone]
+            return [
+                each.entry.seq for each in store.list_calls(tenants[0], workspace=name).entries if each.entry.undone
+            ]
 
         store.append(chain, batch(lines[: len(steps)]), claimed=0)
         assert undone() == [2]
@@ -304,6 +385,7 @@ class RecordStoreSuite:
         for module in ("postgres", "local_records"):
             monkeypatch.setattr(f"handhold.hub.{module}.MAX_READ_BYTES", 1)
         assert store.read_lines(chain, after=3) == [lines[3]]
+        assert [store.read_call(chain, 2, after=after) for after in (0, 5, 8)] == [[lines[4]], [lines[5]], []]
 
     # --- contents
 
@@ -333,11 +415,11 @@ class RecordStoreSuite:
         assert store.read_lines(stranger) == []
         assert store.select_present(stranger, [digest(b"mine")]) == set()
         assert store.find_content(stranger, digest(b"mine")) is None
-        assert store.list_calls(theirs, workspace=name) == []
+        assert store.list_calls(theirs, workspace=name).entries == []
         assert store.read_call(stranger, 1) == []
         assert store.find_chain(theirs, name) is None
         assert store.find_chain(mine, name) == chain
-        assert all(each.workspace != name for each in store.find_path(theirs, "/ws"))
+        assert all(each.workspace != name for each in store.find_path(theirs, "/ws").entries)
         assert all(each.name != name for each in store.list_workspaces(theirs))
         assert mine != theirs
 

@@ -39,8 +39,15 @@ def list_calls(
     client: HubClient, *, workspace: str | None, session: str | None, path: str | None, last: int
 ) -> list[tuple[str, JournalEntry]]:
     """The newest calls, oldest first, each with its workspace."""
-    query = {"workspace": workspace, "session": session, "path": path, "last": min(last, MAX_CALLS)}
-    return [_parse_entry(each) for each in client.fetch_json("/v1/calls", query)["calls"]]
+    query = {"workspace": workspace, "session": session, "path": path}
+    wanted, found, cursor = min(last, MAX_CALLS), list[tuple[str, JournalEntry]](), None
+    while len(found) < wanted:  # the hub answers in pages, the newest first
+        answer = client.fetch_json("/v1/calls", {**query, "last": wanted - len(found), "cursor": cursor})
+        found[:0] = map(_parse_entry, answer["calls"])
+        cursor = answer.get("next")
+        if not cursor:
+            break
+    return found
 
 
 def _parse_entry(found: dict[str, Any]) -> tuple[str, JournalEntry]:
@@ -60,11 +67,22 @@ def list_diverged(client: HubClient, workspace: str | None) -> list[str]:
 
 def read_diff(client: HubClient, workspace: str, seq: int) -> str:
     """The changes of a call. What the hub did not get, because it is secret or too large, is left out."""
-    lines = client.fetch_workspace(workspace, "records", {"seq": seq}).splitlines()
-    intents = [found["body"] for found in map(json.loads, lines) if found["kind"] == "intent"]
+    intents = [each["body"] for each in _read_call(client, workspace, seq) if each["kind"] == "intent"]
     if not intents:
         raise click.ClickException(f"Call #{seq} of {workspace} changed nothing, or is not there.")
     return format_diff(parse_changes(intents[-1]["files"]), HubContents(client, workspace), ("/",))
+
+
+def _read_call(client: HubClient, workspace: str, seq: int) -> Generator[dict[str, Any]]:
+    """The records of a call: the hub sends a few megabytes at once."""
+    after, is_done = 0, False
+    while not is_done:
+        is_done = True
+        for line in client.fetch_workspace(workspace, "records", {"seq": seq, "after": after}).splitlines():
+            record = json.loads(line)
+            if record["record"] > after:  # a hub of an earlier version sends all each time
+                after, is_done = record["record"], False
+                yield record
 
 
 class HubContents:

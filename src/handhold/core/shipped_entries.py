@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+from handhold.core.listed_records import FILE_COUNT, MAX_LISTED_PATHS
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
-from handhold.core.shipped_records import MICROSECONDS_PER_SECOND, decode_text, read_text, read_texts
-
-MAX_LISTED_PATHS = 100
+from handhold.core.shipped_records import MICROSECONDS_PER_SECOND
+from handhold.core.shipped_text import decode_text, read_text, read_texts
 
 
 def make_entry(lines: Sequence[bytes], *, undone: bool) -> JournalEntry:
-    """The journal entry of a call from its verified records."""
+    """The journal entry of a call from its verified records, or from their short forms."""
     return _make_entry(_parse(lines), undone=undone)
 
 
@@ -53,7 +53,7 @@ def _make_entry(found: Mapping[str, dict[str, Any]], *, undone: bool) -> Journal
         approver=reasons.get("by", ""),
         outcome=outcome,
         paths=tuple(decode_text(read_text(each["path"])) for each in intent["files"][:MAX_LISTED_PATHS]),
-        changed=len(intent["files"]),
+        changed=intent.get(FILE_COUNT, len(intent["files"])),
         takes_back=tuple(intent["takes_back"]),
         undone=undone,
         kept=True,

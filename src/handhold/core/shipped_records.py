@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from handhold.core.listed_records import FILE_COUNT, shorten_record
+from handhold.core.shipped_text import read_text, read_texts
+
 RECORD_VERSION = 1
 START_DIGEST = bytes(32)  # the predecessor of the first record
 MAX_BATCH_RECORDS = 1_000
@@ -59,6 +62,7 @@ class ShippedRecord:
     is_committed: bool = False  # of an outcome: whether the call's changes are in effect
     changes: tuple[ShippedChange, ...] = ()
     takes_back: tuple[int, ...] = ()
+    listed: bytes | None = None  # the short form of a long line
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,7 @@ def parse_record(line: bytes) -> ShippedRecord:
         is_committed=outcome and body["status"] in COMMITTED_STATUSES,
         changes=tuple(_read_change(each) for each in body["files"]) if intent else (),
         takes_back=tuple(_read_number(each) for each in body["takes_back"]) if intent else (),
+        listed=shorten_record(found, line),
     )
 
 
@@ -150,6 +155,8 @@ def _check_body(kind: str, body: Mapping[str, Any]) -> None:
             read_texts(body)
         case "intent":
             read_texts(body["decision"])
+            if FILE_COUNT in body:
+                raise ValueError("a member that only the short form has")
         case "outcome":
             _read_number(body["time_us"])
             read_text(body["status"])
@@ -159,25 +166,10 @@ def _check_body(kind: str, body: Mapping[str, Any]) -> None:
             pass
 
 
-def read_texts(members: Mapping[str, Any]) -> dict[str, str]:
-    return {name: decode_text(read_text(value)) for name, value in members.items()}
-
-
 def _read_number(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
         raise ValueError("not a number")
     return value
-
-
-def read_text(value: object) -> bytes:
-    """A string as its bytes. What is not valid Unicode comes as an object with them in hex."""
-    match value:
-        case str():
-            return value.encode()
-        case {"bytes": str(digits)}:
-            return bytes.fromhex(digits)
-        case _:
-            raise TypeError("not a text")
 
 
 def _read_change(change: Mapping[str, Any]) -> ShippedChange:
@@ -195,11 +187,3 @@ def _read_hash(content: Mapping[str, Any] | None) -> str:
 
 def is_hash(text: str) -> bool:
     return len(text) == 64 and not set(text) - set("0123456789abcdef")
-
-
-def decode_text(data: bytes) -> str:
-    """Any bytes as text; those that are no encoding of anything become escapes."""
-    try:
-        return data.decode("utf-8", "surrogatepass")
-    except UnicodeDecodeError:
-        return data.decode("utf-8", "surrogateescape")

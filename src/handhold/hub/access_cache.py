@@ -17,12 +17,14 @@ class AccessCache:
         self._lock = Lock()
         self._found: dict[bytes, tuple[float, Access]] = {}
 
+    def peek(self, token: str) -> Access | None:
+        """What is remembered of a token. Does not wait."""
+        with self._lock:
+            until, access = self._found.get(hash_token(token), (0.0, None))
+        return access if access is not None and time.monotonic() < until else None
+
     def find(self, token: str) -> Access | None:
         key, now = hash_token(token), time.monotonic()
-        with self._lock:
-            until, access = self._found.get(key, (0.0, None))
-        if access is not None and now < until:
-            return access
         access = self._tokens.authenticate(token)
         with self._lock:
             self._found.pop(key, None)

@@ -4,6 +4,8 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
+RETRY_AFTER_SECONDS = 1
+
 
 class HubHTTPError(Exception):
     """`facts` are further members of the answer."""
@@ -17,6 +19,11 @@ class HubHTTPError(Exception):
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         return JSONResponse({"error": self.code, "message": self.message, **self.facts}, self.status, headers)
+
+
+def busy() -> HubHTTPError:
+    """For a tenant that has its share already. Others are served."""
+    return HubHTTPError(503, "BUSY", "too much of this tenant is under way; try again", RETRY_AFTER_SECONDS)
 
 
 def not_found() -> HubHTTPError:

@@ -6,7 +6,9 @@ from typing import Any
 
 from handhold.backends.state.database import Database
 from handhold.core.ports.record_store import (
+    MAX_PAGE_BYTES,
     MAX_READ_BYTES,
+    CallPage,
     ChainDiverged,
     ChainHead,
     ChainId,
@@ -17,15 +19,17 @@ from handhold.core.ports.record_store import (
     select_new,
 )
 from handhold.core.shipped_entries import make_entry
-from handhold.core.shipped_records import START_DIGEST, RecordBatch
+from handhold.core.shipped_records import MAX_NUMBER, START_DIGEST, RecordBatch
 from handhold.hub.access import Access, NewToken, Role, generate_token, hash_token
+from handhold.hub.call_cursor import format_cursor, parse_cursor
 
-VERSION = 2
+VERSION = 3
 MIGRATIONS = {
     1: (
         "ALTER TABLE diverged ADD COLUMN generation INTEGER NOT NULL DEFAULT 0",
         "ALTER TABLE contents ADD COLUMN upload TEXT NOT NULL DEFAULT ''",
-    )
+    ),
+    2: ("ALTER TABLE records ADD COLUMN listed BLOB",),
 }
 LOCAL_TENANT = 1  # the only one that has tokens
 SCHEMA = (
@@ -38,7 +42,7 @@ SCHEMA = (
     """CREATE TABLE records (
         workspace INTEGER NOT NULL, generation INTEGER NOT NULL, record INTEGER NOT NULL, seq INTEGER NOT NULL,
         kind TEXT NOT NULL, session BLOB NOT NULL, is_committed INTEGER NOT NULL, digest BLOB NOT NULL,
-        line BLOB NOT NULL, place INTEGER NOT NULL, PRIMARY KEY (workspace, generation, record)
+        line BLOB NOT NULL, place INTEGER NOT NULL, listed BLOB, PRIMARY KEY (workspace, generation, record)
     ) WITHOUT ROWID""",
     "CREATE INDEX records_seq ON records (workspace, generation, seq)",
     "CREATE INDEX records_session ON records (workspace, generation, session, seq) WHERE kind = 'call'",
@@ -125,7 +129,7 @@ class SqliteRecordStore:
         key = (chain.workspace, generation)
         for each in new.records:
             found = (each.number, each.seq, each.kind, each.session, each.is_committed, each.digest, each.line, place)
-            connection.execute(f"INSERT INTO records VALUES ({', '.join('?' * 10)})", (*key, *found))
+            connection.execute(f"INSERT INTO records VALUES ({', '.join('?' * 11)})", (*key, *found, each.listed))
             rows = [(*key, each.seq, change.path) for change in each.changes]
             connection.executemany("INSERT INTO changes VALUES (?, ?, ?, ?)", rows)
             rows = [(*key, call, each.seq) for call in each.takes_back]
@@ -171,8 +175,8 @@ class SqliteRecordStore:
     def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
         return self._select_lines(chain, "records.record > ? ORDER BY records.record LIMIT ?", after, limit)
 
-    def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
-        return self._select_lines(chain, "seq = ? ORDER BY records.record", seq)
+    def read_call(self, chain: ChainId, seq: int, *, after: int = 0) -> Sequence[bytes]:
+        return self._select_lines(chain, "seq = ? AND records.record > ? ORDER BY records.record", seq, after)
 
     def _select_lines(self, chain: ChainId, where: str, *values: int) -> list[bytes]:
         sql = f"SELECT line FROM records {OF_GENERATION.format('records')} WHERE workspaces.id = ? AND tenant = ? AND "
@@ -201,8 +205,14 @@ class SqliteRecordStore:
         ]
 
     def list_calls(
-        self, tenant: int, *, workspace: str | None = None, session: str | None = None, last: int = 20
-    ) -> Sequence[HubEntry]:
+        self,
+        tenant: int,
+        *,
+        workspace: str | None = None,
+        session: str | None = None,
+        last: int = 20,
+        cursor: str = "",
+    ) -> CallPage:
         where, values = "tenant = ? AND kind = 'call'", list[object]([tenant])
         if workspace is not None:
             where += " AND name = ?"
@@ -210,41 +220,52 @@ class SqliteRecordStore:
         if session is not None:
             where += " AND session = ?"
             values.append(session.encode("utf-8", "surrogatepass"))
-        order = "place DESC, records.record DESC" if workspace is None else "seq DESC"
-        return self._read_entries(
-            f"SELECT workspace, records.generation, seq, name FROM records {OF_GENERATION.format('records')}"
-            f" WHERE {where} ORDER BY {order} LIMIT ?",
-            *values,
+        order = ("place", "records.record") if workspace is None else ("seq",)
+        if before := parse_cursor(cursor, len(order)):
+            where += f" AND ({', '.join(order)}) < ({', '.join('?' * len(order))})"
+            values += before
+        return self._read_page(
+            f"SELECT workspace, records.generation, seq, name, {', '.join(order)}"
+            f" FROM records {OF_GENERATION.format('records')}"
+            f" WHERE {where} ORDER BY {', '.join(f'{each} DESC' for each in order)} LIMIT ?",
+            values,
             last,
         )
 
-    def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
+    def find_path(
+        self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20, cursor: str = ""
+    ) -> CallPage:
         key = path.rstrip("/").encode("utf-8", "surrogatepass")
-        return self._read_entries(
-            f"SELECT DISTINCT workspace, changes.generation, seq, name FROM changes {OF_GENERATION.format('changes')}"
+        (before,) = parse_cursor(cursor, 1) or (MAX_NUMBER,)
+        return self._read_page(
+            "SELECT workspace, changes.generation, seq, name, max(changes.rowid) AS place"
+            f" FROM changes {OF_GENERATION.format('changes')}"
             " WHERE tenant = ? AND (path = ? OR (path > ? AND path < ?)) AND name = coalesce(?, name)"
-            " ORDER BY changes.rowid DESC LIMIT ?",
-            tenant,
-            key,
-            key + b"/",
-            key + b"0",
-            workspace,
+            " GROUP BY workspace, changes.generation, seq HAVING place < ? ORDER BY place DESC LIMIT ?",
+            (tenant, key, key + b"/", key + b"0", workspace, before),
             last,
         )
 
-    def _read_entries(self, sql: str, *values: object) -> list[HubEntry]:
-        lines = "SELECT line FROM records WHERE workspace = ?1 AND generation = ?2 AND seq = ?3 ORDER BY record"
+    def _read_page(self, sql: str, values: Sequence[object], last: int) -> CallPage:
+        """`sql` selects workspace, generation, seq and name of one call more, then what it orders them by."""
+        lines = (
+            "SELECT coalesce(listed, line) FROM records"
+            " WHERE workspace = ?1 AND generation = ?2 AND seq = ?3 ORDER BY record"
+        )
+        found: list[HubEntry] = []
+        size, place, older = 0, (), ""
         with self._database.read_transaction() as connection:
-            return [
-                HubEntry(
-                    name,
-                    make_entry(
-                        [line for (line,) in connection.execute(lines, key)],
-                        undone=bool(connection.execute(f"SELECT {IS_UNDONE}", key).fetchone()[0]),
-                    ),
-                )
-                for *key, name in connection.execute(sql, values).fetchall()[::-1]
-            ]
+            for *key, name, place_of in (
+                (*row[:4], row[4:]) for row in connection.execute(sql, (*values, last + 1)).fetchall()
+            ):
+                if len(found) == last or size > MAX_PAGE_BYTES:
+                    older = format_cursor(*place)
+                    break
+                parts = [line for (line,) in connection.execute(lines, key)]
+                undone = bool(connection.execute(f"SELECT {IS_UNDONE}", key).fetchone()[0])
+                found.append(HubEntry(name, make_entry(parts, undone=undone)))
+                size, place = size + sum(map(len, parts)), place_of
+        return CallPage(found[::-1], older)
 
     # --- contents
 

@@ -5,7 +5,7 @@ a staging key, is read back and verified, and only then moved to where readers l
 who removes an earlier upload of the same content removes this one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
@@ -27,7 +27,7 @@ DELETE_PORTION = 500
 
 
 class HashMismatch(ValueError):
-    """The uploaded bytes do not have the hash that they were announced with."""
+    """The bytes do not have the hash that they were announced or stored with."""
 
 
 ObjectStoreError = BaseError
@@ -113,6 +113,19 @@ class ObjectContents:
                 for key in portion:
                     with suppress(FileNotFoundError):
                         self._store.delete(key)
+
+
+def verify_chunks(chunks: Iterable[bytes], hash: str, size: int) -> Iterator[bytes]:
+    """The same, then HashMismatch if they are not what has this hash. No more than `size` bytes are given on."""
+    found = sha256()
+    for chunk in chunks:
+        size -= len(chunk)
+        if size < 0:
+            raise HashMismatch(hash)
+        found.update(chunk)
+        yield chunk
+    if found.hexdigest() != hash:
+        raise HashMismatch(hash)
 
 
 def _key(chain: ChainId, hash: str, upload: str) -> str:

@@ -16,19 +16,19 @@ from psycopg_pool import ConnectionPool
 
 from handhold.core.ports.record_store import (
     MAX_READ_BYTES,
+    CallPage,
     ChainDiverged,
     ChainHead,
     ChainId,
-    HubEntry,
     QuotaExceeded,
     StoredContent,
     WorkspaceSummary,
     select_kept,
     select_new,
 )
-from handhold.core.shipped_entries import find_entry
 from handhold.core.shipped_records import RecordBatch
-from handhold.hub.index_keys import MAX_KEY_BYTES, make_key, make_text_key
+from handhold.hub.index_keys import MAX_KEY_BYTES, make_key
+from handhold.hub.postgres_calls import select_calls, select_path
 from handhold.hub.quotas import TenantQuotas
 from handhold.hub.session_totals import add_totals
 
@@ -50,11 +50,11 @@ APPEND: LiteralString = """
         ON CONFLICT DO NOTHING
     )
     INSERT INTO records SELECT tenant, id, generation, number, now(), seq, kind, session, is_committed, digest, line,
-        at, turn, tool, verdict, files, time_us
+        at, turn, tool, verdict, files, time_us, listed
     FROM moved, unnest(%(numbers)s::bigint[], %(seqs)s::bigint[], %(kinds)s::text[], %(sessions)s::bytea[],
         %(committed)s::boolean[], %(digests)s::bytea[], %(lines)s::bytea[], %(times)s::bigint[], %(turns)s::bytea[],
-        %(tools)s::bytea[], %(verdicts)s::text[], %(files)s::integer[], %(durations)s::bigint[])
-        AS new (number, seq, kind, session, is_committed, digest, line, at, turn, tool, verdict, files, time_us)
+        %(tools)s::bytea[], %(verdicts)s::text[], %(files)s::integer[], %(durations)s::bigint[], %(listed)s::bytea[])
+        AS new (number, seq, kind, session, is_committed, digest, line, at, turn, tool, verdict, files, time_us, listed)
 """
 SELECT_HEAD: LiteralString = "SELECT record, digest, diverged_at FROM workspaces WHERE id = %s"
 SELECT_DIGESTS: LiteralString = """
@@ -100,32 +100,6 @@ ADD_CONTENT: LiteralString = """
     UPDATE workspaces SET stored_bytes = stored_bytes + stored.size FROM stored
     WHERE id = %(workspace)s AND stored.upload = %(upload)s
 """
-# Whether a call is undone: by an undo that was committed, and not redone since. Subqueries with an aggregate are looked
-# up one by one, by the index: without statistics, as in the table of a new month, a join could read a whole workspace.
-IS_UNDONE: LiteralString = """
-    EXISTS (
-        SELECT 1 FROM reversals AS taken
-        WHERE taken.workspace = wanted.workspace AND taken.generation = wanted.generation AND taken.call = wanted.seq
-            AND (SELECT bool_or(is_committed) FROM records AS ended WHERE ended.workspace = taken.workspace
-                 AND ended.generation = taken.generation AND ended.seq = taken.seq)
-            AND NOT EXISTS (
-                SELECT 1 FROM reversals AS again
-                WHERE again.workspace = taken.workspace AND again.generation = taken.generation
-                    AND again.call = taken.seq
-                    AND (SELECT bool_or(is_committed) FROM records AS ended WHERE ended.workspace = again.workspace
-                         AND ended.generation = again.generation AND ended.seq = again.seq)
-            )
-    )
-"""
-SELECT_ENTRIES: LiteralString = """
-    SELECT workspaces.name, array_agg(line ORDER BY records.record), {undone}
-    FROM unnest(%(workspaces)s::bigint[], %(seqs)s::bigint[]) WITH ORDINALITY AS wanted (workspace, seq, place)
-    JOIN workspaces ON workspaces.id = wanted.workspace
-    JOIN records ON records.workspace = wanted.workspace AND records.generation = workspaces.generation
-        AND records.seq = wanted.seq
-    GROUP BY workspaces.name, wanted.workspace, wanted.seq, workspaces.generation, place
-    ORDER BY place DESC
-""".replace("{undone}", IS_UNDONE.replace("wanted.generation", "workspaces.generation"))  # pyright: ignore[reportAssignmentType]
 
 
 class PostgresRecordStore:
@@ -214,14 +188,17 @@ class PostgresRecordStore:
     def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
         return self._select_lines(chain, "records.record > %(after)s", after=after, limit=limit)
 
-    def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
-        return self._select_lines(chain, "seq = %(seq)s", seq=seq, limit=None)
+    def read_call(self, chain: ChainId, seq: int, *, after: int = 0) -> Sequence[bytes]:
+        return self._select_lines(
+            chain, "seq = %(seq)s AND records.record > %(after)s", seq=seq, after=after, limit=None
+        )
 
     def _select_lines(self, chain: ChainId, where: LiteralString, **values: int | None) -> list[bytes]:
         with self.for_tenant(chain.tenant) as connection:
             rows = connection.execute(
                 sql.SQL(SELECT_LINES).format(where=sql.SQL(where)),
                 {"workspace": chain.workspace, "most": MAX_READ_BYTES, **values},
+                binary=True,
             )
             return [line for (line,) in rows]
 
@@ -247,50 +224,22 @@ class PostgresRecordStore:
             ]
 
     def list_calls(
-        self, tenant: int, *, workspace: str | None = None, session: str | None = None, last: int = 20
-    ) -> Sequence[HubEntry]:
-        conditions: list[LiteralString] = ["records.tenant = %(tenant)s", "kind = 'call'"]
-        order: LiteralString = "received DESC, records.record DESC"
-        if workspace is not None:
-            conditions.append("workspace = (SELECT id FROM workspaces WHERE name = %(workspace)s)")
-            order = "seq DESC"
-        if session is not None:
-            conditions.append("session = %(session)s")
+        self,
+        tenant: int,
+        *,
+        workspace: str | None = None,
+        session: str | None = None,
+        last: int = 20,
+        cursor: str = "",
+    ) -> CallPage:
         with self.for_tenant(tenant) as connection:
-            rows = connection.execute(
-                sql.SQL(
-                    "SELECT workspace, seq FROM records JOIN workspaces ON id = workspace"
-                    " AND workspaces.generation = records.generation WHERE {} ORDER BY {} LIMIT %(last)s"
-                ).format(sql.SQL(" AND ").join(map(sql.SQL, conditions)), sql.SQL(order)),
-                {
-                    "tenant": tenant,
-                    "workspace": workspace,
-                    "session": make_text_key(session or ""),
-                    "last": last,
-                },
-            ).fetchall()
-            return _read_entries(connection, rows)
+            return select_calls(connection, tenant, workspace, session, last, cursor)
 
-    def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
-        key = path.rstrip("/").encode("utf-8", "surrogatepass")[:MAX_KEY_BYTES]
-        where: LiteralString = "" if workspace is None else " AND workspaces.name = %(workspace)s"
+    def find_path(
+        self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20, cursor: str = ""
+    ) -> CallPage:
         with self.for_tenant(tenant) as connection:
-            rows = connection.execute(
-                "SELECT workspace, seq FROM changes JOIN workspaces ON id = workspace"
-                " AND workspaces.generation = changes.generation"
-                " WHERE changes.tenant = %(tenant)s AND (path = %(path)s OR (path > %(below)s AND path < %(beyond)s))"
-                + where
-                + " GROUP BY workspace, seq ORDER BY max(received) DESC, seq DESC LIMIT %(last)s",
-                {
-                    "tenant": tenant,
-                    "path": key,
-                    "below": key + b"/",
-                    "beyond": key + b"0",
-                    "workspace": workspace,
-                    "last": last,
-                },
-            ).fetchall()
-            return _read_entries(connection, rows)
+            return select_path(connection, tenant, path, workspace, last, cursor)
 
     # --- contents
 
@@ -380,18 +329,10 @@ def _try_append(connection: Connection[TupleRow], chain: ChainId, batch: RecordB
         "verdicts": [each.verdict or None for each in records],
         "files": [len(each.changes) if each.kind == "intent" else None for each in records],
         "durations": [each.time_us if each.kind == "outcome" else None for each in records],
+        "listed": [each.listed for each in records],
     }
     statement = sql.SQL(APPEND).format(compare=sql.SQL(COMPARE))
     if not connection.execute(statement, values).rowcount:
         return False
     add_totals(connection, chain, records)
     return True
-
-
-def _read_entries(connection: Connection[TupleRow], calls: Sequence[tuple[int, int]]) -> list[HubEntry]:
-    """The entries of these calls of the newest first, oldest first. Retention may have taken the start of a call."""
-    if not calls:
-        return []
-    values = {"workspaces": [workspace for workspace, _ in calls], "seqs": [seq for _, seq in calls]}
-    rows = connection.execute(SELECT_ENTRIES, values).fetchall()
-    return [HubEntry(name, found[0]) for name, lines, undone in rows if (found := find_entry(lines, undone=undone))]

@@ -28,9 +28,11 @@ from handhold.core.ports.records import (
     parse_cursor,
 )
 from handhold.core.shipped_entries import find_entry
-from handhold.core.shipped_records import MICROSECONDS_PER_SECOND, decode_text
+from handhold.core.shipped_records import MICROSECONDS_PER_SECOND
+from handhold.core.shipped_text import decode_text
 from handhold.hub.index_keys import MAX_KEY_BYTES, make_text_key
-from handhold.hub.postgres import IS_UNDONE, PostgresRecordStore
+from handhold.hub.postgres import PostgresRecordStore
+from handhold.hub.postgres_calls import IS_UNDONE
 from handhold.hub.shipped_contents import ShippedContents
 
 MAX_EXAMINED = 2_000  # calls that are examined for one page
@@ -48,7 +50,8 @@ WANTED: LiteralString = """
 """
 SELECT_LINES: LiteralString = f"""
     SELECT lines, {IS_UNDONE} FROM {WANTED} CROSS JOIN LATERAL (
-        SELECT array_agg(line ORDER BY record) AS lines FROM records WHERE records.workspace = wanted.workspace
+        SELECT array_agg(coalesce(listed, line) ORDER BY record) AS lines FROM records
+        WHERE records.workspace = wanted.workspace
             AND records.generation = wanted.generation AND records.seq = wanted.seq
     ) AS found WHERE lines IS NOT NULL ORDER BY wanted.seq DESC
 """

@@ -1,50 +1,23 @@
-"""Bodies of requests: bounded each, all together and by sender. How long one may take is the listener's.
+"""Bodies of requests: bounded each, all together and by tenant. How long one may take is the listener's.
 
-So no sender fills the hub's memory or its disk, nor keeps others from sending by stopping in the middle.
+So no tenant fills the hub's memory or its disk, nor keeps others from sending by stopping in the middle.
 """
 
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
 from tempfile import SpooledTemporaryFile
 from typing import IO
 
 from starlette.requests import Request
 
 from handhold.hub.access import Access
+from handhold.hub.byte_budget import ByteBudget
 from handhold.hub.http_errors import HubHTTPError
 from handhold.hub.metrics import HubMetrics
 
 MAX_PENDING_BYTES = 256 * 1024 * 1024  # in memory
 MAX_SPOOLED_BYTES = 512 * 1024 * 1024  # in temporary files
-SENDERS = 4  # that can use up all of it; the uplink of a workspace sends one body at a time
 SPOOL_BYTES = 1024 * 1024  # larger contents wait on disk
-RETRY_AFTER_SECONDS = 1
-
-Sender = tuple[int, int | None]  # tenant and workspace
-
-
-class ByteBudget:
-    """Bytes that all senders share, of which each may use a part."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self.total = most, 0
-        self._used: Counter[Sender] = Counter()
-
-    def take(self, sender: Sender, size: int) -> None:
-        """Refuse if there are none left. They are taken in any case."""
-        self._add(sender, size)
-        if self.total > self._most or self._used[sender] > self._most // SENDERS:
-            raise HubHTTPError(503, "BUSY", "the hub has too much to do", RETRY_AFTER_SECONDS)
-
-    def give_back(self, sender: Sender, size: int) -> None:
-        self._add(sender, -size)
-        if not self._used[sender]:
-            del self._used[sender]
-
-    def _add(self, sender: Sender, size: int) -> None:
-        self.total += size
-        self._used[sender] += size
 
 
 class BodyReader:
@@ -71,20 +44,30 @@ class BodyReader:
                 file.seek(0)
                 yield file
 
+    @contextmanager
+    def reserve_file(self, tenant: int, size: int) -> Generator[IO[bytes]]:
+        """A temporary file for an answer of this size, which shares the disk with uploads."""
+        self._spooled.take(tenant, size)
+        try:
+            with SpooledTemporaryFile(SPOOL_BYTES) as file:
+                yield file
+        finally:
+            self._spooled.give_back(tenant, size)
+
     @asynccontextmanager
     async def _receive(
         self, request: Request, limit: int, budget: ByteBudget, write: Callable[[bytes], object]
     ) -> AsyncGenerator[None]:
         """Give a whole body to `write`, by and by. Its bytes are taken until the end."""
         access: Access = request.state.access
-        sender, size = (access.tenant, access.workspace), 0
+        size = 0
         try:
             async for chunk in request.stream():
+                budget.take(access.tenant, len(chunk))
                 size += len(chunk)
-                budget.take(sender, len(chunk))
                 if size > limit:
                     raise HubHTTPError(413, "TOO_LARGE", f"a body may have {limit} bytes")
                 write(chunk)
             yield
         finally:
-            budget.give_back(sender, size)
+            budget.give_back(access.tenant, size)

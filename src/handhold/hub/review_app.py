@@ -5,7 +5,7 @@ The pages are those of `handhold review`. A token sees its tenant, or the one wo
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
@@ -27,14 +27,19 @@ from handhold.core.ports.record_store import ChainId
 from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error
 from handhold.hub.access import Access
-from handhold.hub.app import LogLine, is_workspace_name, make_log_line
+from handhold.hub.app import LogLine, make_log_line
 from handhold.hub.browser_sessions import SESSION_HOURS, BrowserSessions, HubSession
+from handhold.hub.byte_budget import ByteBudget
+from handhold.hub.held_response import HeldResponse
+from handhold.hub.http_errors import HubHTTPError
 from handhold.hub.metrics import HubMetrics
 from handhold.hub.object_contents import ObjectContents, ObjectStoreError
 from handhold.hub.postgres import PostgresRecordStore
 from handhold.hub.postgres_records import PostgresRecords
+from handhold.hub.request_values import is_workspace_name
 from handhold.hub.shipped_changes import ShippedChanges
 from handhold.hub.shipped_contents import MAX_AT_ONCE, ShippedContents
+from handhold.hub.tenant_pools import TenantPools
 from handhold.logs import log_swallowed
 from handhold.review.access import COOKIE_NAME, CSRF_FIELD, AccessMiddleware, has_value, read_cookie
 from handhold.review.pages import THEMES, PageRenderer, render_template
@@ -72,17 +77,20 @@ class HubReview:
         objects: ObjectContents,
         origins: Sequence[str],
         *,
+        pools: TenantPools,
+        answers: ByteBudget,
         metrics: HubMetrics,
         log: LogLine | None = None,
     ) -> None:
         """`origins` is how browsers name this hub."""
         self._metrics, self._log = metrics, log
+        self._pools, self._answers = pools, answers
         self._store, self._sessions, self._objects = store, sessions, objects
         self._is_secure = all(origin.startswith("https:") for origin in origins)
         self._lock = Lock()
         self._open: OrderedDict[tuple[ChainId, int], HubWorkspace] = OrderedDict()
         routes = [
-            Route("/", self._show_workspaces),
+            Route("/", self._make_page(self._show_workspaces)),
             Route("/enter", self._show_form),
             Route("/enter", self._enter, methods=["POST"]),
             Route("/leave", self._leave, methods=["POST"]),
@@ -100,6 +108,7 @@ class HubReview:
             exception_handlers={
                 404: self._handle_missing,
                 ToolError: self._handle_error,
+                HubHTTPError: self._handle_refusal,
                 OperationalError: self._handle_outage,
                 ObjectStoreError: self._handle_outage,
             },
@@ -200,7 +209,16 @@ class HubReview:
     def _redirect_to_timeline(self, request: Request) -> Response:
         return RedirectResponse(f"{_get_base(request.path_params['workspace'])}/timeline", 303)
 
-    def _open_pages(self, handler: Handler) -> Callable[[Request], Response]:
+    def _make_page(self, handler: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+        """A page is made in a thread of the tenant's share, and counts for the tenant until it was sent."""
+
+        async def handle(request: Request) -> Response:
+            tenant = _get_access(request).tenant
+            return HeldResponse(await self._pools.pages.run(tenant, handler, request), self._answers, tenant)
+
+        return handle
+
+    def _open_pages(self, handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         """A page of the workspace that the path names."""
 
         def handle(request: Request) -> Response:
@@ -208,7 +226,7 @@ class HubReview:
             pages = PageRenderer(workspace, _get_base(workspace.name), home=HOME, static=STATIC)
             return handler(RecordPages(pages), request)
 
-        return handle
+        return self._make_page(handle)
 
     def _find_workspace(self, request: Request) -> HubWorkspace:
         """The same answer for what does not exist and for what belongs to somebody else."""
@@ -245,6 +263,10 @@ class HubReview:
     def _handle_outage(self, request: Request, error: Exception) -> Response:
         request.state.cause = f"{type(error).__name__}: {error}"[:500]
         return self._render(request, "error.html", 503, title="Not available", message=OUTAGE)
+
+    def _handle_refusal(self, request: Request, error: Exception) -> Response:
+        status = error.status if isinstance(error, HubHTTPError) else 500
+        return self._render(request, "error.html", status, title="Not now", message=str(error))
 
     def _render(self, request: Request, template: str, status: int = 200, /, **values: Any) -> Response:
         """A page that belongs to no workspace."""

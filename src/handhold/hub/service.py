@@ -27,6 +27,7 @@ from handhold.hub.tenants import PostgresTenants
 UPKEEP_SECONDS = 3600
 KEEP_ALIVE_SECONDS = 120  # longer than an idle uplink keeps its connection
 GRACE_SECONDS = 10  # for requests under way, when a hub is stopped
+AUTHENTICATION_CONNECTIONS = 4  # to the database, for tokens and cookies only
 MAX_CONNECTIONS = 16_384  # a tenant gets half of them, whoever has not shown a token a quarter
 
 
@@ -55,10 +56,14 @@ def open_stores(database: str, contents: str) -> Generator[HubStores]:
         finally:
             store.close()
         return
-    with open_pool(database) as pool, open_upkeep_pool(database) as upkeep:
+    with (
+        open_pool(database) as pool,
+        open_pool(database, max_size=AUTHENTICATION_CONNECTIONS) as authentication,
+        open_upkeep_pool(database) as upkeep,
+    ):
         with upkeep.connection() as connection:
             migrate(connection)
-        tenants, objects = PostgresTenants(pool, upkeep), ObjectContents.open(contents)
+        tenants, objects = PostgresTenants(authentication, upkeep), ObjectContents.open(contents)
 
         def keep_up() -> None:
             with upkeep.connection() as connection:
@@ -67,7 +72,7 @@ def open_stores(database: str, contents: str) -> Generator[HubStores]:
             tenants.finish_deletions(objects)
             objects.sweep_staging()
 
-        yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up, BrowserSessions(pool))
+        yield HubStores(PostgresRecordStore(pool), tenants, objects, tenants, keep_up, BrowserSessions(authentication))
 
 
 def build_app(stores: HubStores, *, origins: Sequence[str] = (), log: LogLine | None = None) -> ASGIApp:
@@ -78,7 +83,16 @@ def build_app(stores: HubStores, *, origins: Sequence[str] = (), log: LogLine | 
     from handhold.hub.review_app import BASE, HOME, HubReview
 
     assert isinstance(stores.records, PostgresRecordStore)
-    review = HubReview(stores.records, stores.browsers, stores.contents, origins, metrics=app.metrics, log=log)
+    review = HubReview(
+        stores.records,
+        stores.browsers,
+        stores.contents,
+        origins,
+        pools=app.pools,
+        answers=app.answers,
+        metrics=app.metrics,
+        log=log,
+    )
 
     async def route(scope: Scope, receive: Receive, send: Send) -> None:
         path = scope.get("path", "")

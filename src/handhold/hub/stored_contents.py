@@ -4,11 +4,10 @@ An object without a row costs space and nothing else, a row without an object wo
 object first, and whoever removes one removes the row first.
 """
 
-from collections.abc import Iterator
 from typing import IO
 
-from handhold.core.ports.record_store import ChainId, QuotaExceeded, RecordStore
-from handhold.hub.object_contents import ObjectContents
+from handhold.core.ports.record_store import ChainId, QuotaExceeded, RecordStore, StoredContent
+from handhold.hub.object_contents import ObjectContents, verify_chunks
 
 
 class StoredContents:
@@ -29,8 +28,11 @@ class StoredContents:
             self._objects.delete([(chain, hash, content.upload)])
         return content.size
 
-    def read(self, chain: ChainId, hash: str) -> Iterator[bytes] | None:
-        """The bytes in portions; None if there is no such content."""
-        # An object alone is not enough: after a restore of the database, a number may mean another workspace.
-        content = self._records.find_content(chain, hash)
-        return None if content is None else self._objects.read(chain, hash, content.upload)
+    def fetch(self, chain: ChainId, hash: str, content: StoredContent, file: IO[bytes]) -> bool:
+        """Write a known content into a file. HashMismatch if the object is another one; False if there is none."""
+        chunks = self._objects.read(chain, hash, content.upload)
+        if chunks is None:
+            return False
+        for chunk in verify_chunks(chunks, hash, content.size):
+            file.write(chunk)
+        return True

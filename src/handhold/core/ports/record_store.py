@@ -13,7 +13,8 @@ from handhold.core.shipped_records import START_DIGEST, RecordBatch, ShippedReco
 
 MAX_DIVERGED_RECORDS = 1_000  # kept of a diverged chain
 MAX_DIVERGED_BYTES = 16 * 1024 * 1024
-MAX_READ_BYTES = 64 * 1024 * 1024  # of lines in one answer; the last one may go beyond
+MAX_READ_BYTES = 8 * 1024 * 1024  # of lines in one answer; the last one may go beyond
+MAX_PAGE_BYTES = 4 * 1024 * 1024  # of the records of listed calls, long ones in their short form
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,18 @@ class HubEntry:
     entry: JournalEntry
 
 
+@dataclass(frozen=True)
+class CallPage:
+    """Calls, oldest first. `older` is the cursor of the page before; empty if there is none."""
+
+    entries: Sequence[HubEntry]
+    older: str = ""
+
+
+class BadCallCursor(ValueError):
+    """Not the cursor of such a list."""
+
+
 class RecordStore(Protocol):
     """Thread-safe. Everything of another tenant does not exist."""
 
@@ -114,8 +127,8 @@ class RecordStore(Protocol):
         """The records after one, in order. Fewer than `limit` if they are large, but never none if there is one."""
         ...
 
-    def read_call(self, chain: ChainId, seq: int) -> Sequence[bytes]:
-        """The records of one call, in order."""
+    def read_call(self, chain: ChainId, seq: int, *, after: int = 0) -> Sequence[bytes]:
+        """The records of one call after a record, in order, as above."""
         ...
 
     def read_diverged(self, chain: ChainId) -> Sequence[bytes]:
@@ -125,13 +138,27 @@ class RecordStore(Protocol):
     def list_workspaces(self, tenant: int) -> Sequence[WorkspaceSummary]: ...
 
     def list_calls(
-        self, tenant: int, *, workspace: str | None = None, session: str | None = None, last: int = 20
-    ) -> Sequence[HubEntry]:
-        """The newest calls, oldest first. Without a workspace, by the time the hub got them."""
+        self,
+        tenant: int,
+        *,
+        workspace: str | None = None,
+        session: str | None = None,
+        last: int = 20,
+        cursor: str = "",
+    ) -> CallPage:
+        """The newest calls before the cursor. Without a workspace, by the time the hub got them.
+
+        Fewer than `last` if they are large, but never none if there is one. BadCallCursor if it is of another list.
+        """
         ...
 
-    def find_path(self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20) -> Sequence[HubEntry]:
-        """The newest calls that changed a path, or something below it; oldest first."""
+    def find_path(
+        self, tenant: int, path: str, *, workspace: str | None = None, last: int = 20, cursor: str = ""
+    ) -> CallPage:
+        """The newest calls before the cursor that changed a path, or something below it.
+
+        A page may have none although there is an older one, which has them or leads on.
+        """
         ...
 
     def select_present(self, chain: ChainId, hashes: Collection[str]) -> set[str]:
