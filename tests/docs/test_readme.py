@@ -112,9 +112,6 @@ def test_the_numbers_of_edits_are_what_was_measured():
     assert (
         results["edits applied that had to be refused"] == f"{totals['wrong_on_negatives']} of {totals['negatives']:,}"
     )
-    exact = json.loads(text(PROJECT / "bench/results.json"))["groups"]["edits"]["exact_matching"]
-    strict = results["the same edits, if the quoted text must match exactly"]
-    assert strict == f"{exact['exact']} % of {exact['cases']:,}"
     said = " ".join(text(ENGLISH).split())
     assert "the test edits are synthetic" in said
     assert f"distort the quoted text in {len(positives) - len(right)} ways" in said
@@ -180,3 +177,29 @@ def test_the_plot_of_edits_compares_on_the_same_classes_and_says_that_the_errors
             assert f"{row['same_classes']['cases']:,}" in group["note"]
             assert f">{row['exact']:g}<" not in drawn, "that figure is of more classes than the others were run on"
     assert "synthetic" in group["note"]
+
+
+def test_the_numbers_of_recorded_edits_are_what_was_measured():
+    measured = json.loads(text(PROJECT / "bench/recorded.json"))["recorded.jsonl.xz"]["families"]
+    misses, exact = measured["all, misses"], measured["all, exact"]
+    results = {row[0]: row[1] for row in table(ENGLISH, "| measured | result | by |")}
+    count = f"{sum(misses.values()):,}"
+    assert results["recorded, misquoted edits applied as meant"] == (
+        f"{misses['right']} of {count}; {misses['refused']} refused"
+    )
+    assert exact["right"] == sum(exact.values()) == 800
+    harmed = sum(row.get(verdict, 0) for row in (misses, exact) for verdict in ("wrong", "broken", "repeated"))
+    everything = f"{sum(misses.values()) + sum(exact.values()):,}"
+    assert results["recorded edits applied wrongly, twice, or breaking Python"] == f"{harmed} of {everything}"
+    names = {"Claude": "Claude 4 to 5", "several models": "GPT-4o and Claude 3 Opus in turns"}
+    rows = {
+        row[0]: row[1:]
+        for row in table(
+            PROJECT / "docs/concepts/edits.md",
+            "| | misquoted | applied as meant | applied, not judged | refused | wrong, repeated or broken |",
+        )
+    }
+    for family in ("Claude", "GPT", "Gemini", "several models"):
+        row = measured[f"{family}, misses"]
+        shown = (sum(row.values()), row.get("right", 0), row.get("unknown", 0), row.get("refused", 0), 0)
+        assert rows[names.get(family, family)] == [str(number) for number in shown]
