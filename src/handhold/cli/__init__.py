@@ -1,6 +1,9 @@
 """The command `handhold`."""
 
+import os
 import sys
+
+from handhold.backends.program_search import distrust
 
 
 def main() -> None:
@@ -9,6 +12,7 @@ def main() -> None:
 
         sys.stdout.write(f"handhold {VERSION}\n")
         return
+    distrust_current_folder()
     if sys.argv[1:2] == ["hook"]:  # a client waits for it, before and after each call
         from handhold.hooks.hook_client import pass_on
 
@@ -17,3 +21,13 @@ def main() -> None:
     from handhold.cli.commands import handhold
 
     handhold(prog_name="handhold")
+
+
+def distrust_current_folder() -> None:
+    """Take no program from it: it is a workspace by default, and may have come from anybody. Not so a whole home."""
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        return
+    if not f"{os.path.realpath(os.path.expanduser('~'))}/".startswith(f"{folder}/"):
+        distrust(folder)

@@ -41,7 +41,7 @@ from handhold.logs import suppress_and_log
 FORK_VARIABLE = "HANDHOLD_FORK"  # the name of the fork, in the environment of programs that run in it
 
 # bubblewrap covers parts of root's /proc. Then the kernel allows no further one, and a sandbox inside would not start.
-MOUNT_PROC_COMMAND = 'mount -t proc proc /proc && exec "$@"'
+MOUNT_PROC_COMMAND = '"$0" -t proc proc /proc && exec "$@"'
 # ssh refuses files there that belong neither to root nor to the user, and root's appear as those of nobody.
 SSH_SETTINGS = "/etc/ssh/ssh_config.d"
 STATUS_BYTES = 4096  # more than bubblewrap ever reports
@@ -163,7 +163,7 @@ class MountedFork:
             raise ForkUnavailable(self.fork.name, because)
         argv = [bubblewrap, *BASE_FLAGS]
         if os.geteuid() == 0:
-            command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, "sh", *command)
+            command = (find_system_program("sh"), "-c", MOUNT_PROC_COMMAND, find_system_program("mount"), *command)
         else:
             argv += ["--proc", "/proc"]
             if os.path.isdir(SSH_SETTINGS) and os.listdir(SSH_SETTINGS):
