@@ -320,6 +320,7 @@ class NoMatch(PathError):
     again: bool = False  # the identical call failed just before
     every: bool = False  # the call asked to replace all occurrences
     longer: bool = False  # the old text has more lines than the file
+    elsewhere: tuple[str, int] | None = None  # another file that the session has read, and the line with the old text
 
 
 class AlreadyApplied(PathError):

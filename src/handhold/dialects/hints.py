@@ -168,6 +168,9 @@ def _format_no_match_notes(error: NoMatch, separator: str) -> Iterator[str]:
     if error.again:
         where = f" from line {error.nearest.first}" if error.nearest else ""
         yield f"[The same call failed just before and will fail again. Read the file again{where} and quote what is there.]"
+    if error.elsewhere:
+        path, line = error.elsewhere
+        yield f"[The quoted lines are in {truncate(path)}, from line {line}.]"
     if error.nearest is None:
         yield "[Not in the file: none of the quoted lines is there.]"
         return

@@ -304,3 +304,31 @@ def test_the_words_of_both_refusals_say_what_to_do():
     )
     assert "Quote the text exactly" in broken.text
     assert "already applied at line 4 of a.py" in made.text
+
+
+# --- refusals that save a turn
+
+
+def refusal(files: dict[str, str], old: str, *read: str, dialect: str = "handhold") -> str:
+    box = Toolbox.in_memory(files, dialect=dialect)
+    for path in ("a.py", *read):
+        box.call("read_file", {"path": path})
+    return box.call("edit_file", {"path": "a.py", "old_string": old, "new_string": "other = 1"}).text
+
+
+def test_a_refusal_names_the_file_read_in_which_the_quoted_lines_are():
+    files = {"a.py": "x = 1\n", "lib/b.py": "y\n    for row in table:\n        go(row)\n", "c.py": "z\n"}
+    old = "for row in table:\n    go(row)\n"
+    note = "[The quoted lines are in lib/b.py, from line 2.]"
+    assert note in refusal(files, old, "lib/b.py", "c.py")
+    assert "lib/b.py" not in refusal(files, old, "c.py"), "the session does not know that file"
+    files["c.py"] = files["lib/b.py"]
+    assert "quoted lines are in" not in refusal(files, old, "lib/b.py", "c.py"), "one of two files is a guess"
+    assert "quoted lines are in" not in refusal({"a.py": "x\n", "c.py": "}\n"}, "}\n", "c.py")
+
+
+def test_a_refusal_shows_the_line_that_is_most_like_the_quoted_one():
+    text = refusal({"a.py": "one = 1\ntotal = compute_all(rows, 3)\nz = 2\n"}, "total = compute_all(rows, limit=3)")
+    assert "2→total = compute_all(rows, 3)" in text
+    assert "where you quoted 'total = compute_all(rows, limit=3)'" in text
+    assert "none of the quoted lines is there" in refusal({"a.py": "one = 1\n"}, "completely_different(text)")

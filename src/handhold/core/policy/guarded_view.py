@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from handhold.core.choices import Matching
-from handhold.core.errors import ChangedDuringRead, Denied, IsDirectory, IsLink, NotFound, NotRegularFile
+from handhold.core.errors import ChangedDuringRead, Denied, IsDirectory, IsLink, NotFound, NotRegularFile, ToolError
 from handhold.core.facts import FileHead, FileSnapshot, FileStat, Page
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
@@ -18,8 +18,11 @@ from handhold.core.ports.files import FileView, HiddenPaths
 from handhold.core.ports.policy import Policy, Verb, Verdict
 from handhold.core.read_tracker import ReadTracker
 from handhold.core.text.encoding import Text, check_encodable
+from handhold.core.text.nearest_region import find_lines_of
 from handhold.core.text.path_escaping import escape_ambiguous, escape_path
 
+MAX_SEARCHED_FILES, MAX_SEARCHED_BYTES = 50, 200_000  # of those read, for a text that is not where it was quoted from
+MIN_FOUND_CHARS = 20  # without blanks
 MAX_SUGGESTIONS = 5  # similar names offered for a missing one
 UNUSED_NAME = "\u200b"  # a name that no file has: resolving it next to a path yields the path's folder
 
@@ -144,6 +147,25 @@ class GuardedView:
         """Whether the session has seen this file completely."""
         record = self.tracker.read_records.get(snapshot.path, snapshot.identity)
         return record is not None and record.is_complete and record.hash == snapshot.hash
+
+    def find_read_text(self, old: str, except_path: str) -> tuple[str, int] | None:
+        """Another file that the session has read and that has this text now, and its line there; None if not just one.
+
+        A short text is in many files for other reasons.
+        """
+        if len("".join(old.split())) < MIN_FOUND_CHARS:
+            return None
+        read = self.tracker.read_records.paths_within(self.files.roots)
+        found: list[tuple[str, int]] = []
+        for place in sorted(set(read) - {self.resolve(except_path)})[:MAX_SEARCHED_FILES]:
+            try:
+                stat = self.stat(place)
+                if stat and stat.kind == "file" and stat.identity.size <= MAX_SEARCHED_BYTES:
+                    body = self.decode(self.read(place).data, place).body
+                    found += [(self.format_path(place), line) for line in find_lines_of(old, body)[:1]]
+            except ToolError:  # it may not be shown, or is no text any more
+                continue
+        return found[0] if len(found) == 1 else None
 
     def make_syntax_judge(self, place: str) -> Callable[[Text, Text], tuple[int, str] | None] | None:
         """What says which error a change of this file makes; None if syntax is not checked."""

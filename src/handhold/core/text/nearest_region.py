@@ -1,15 +1,18 @@
 """The region of a file that is most similar to a quote: what an error shows, and what differs."""
 
 from collections import Counter
+from difflib import get_close_matches
 
 from handhold.core.errors import LineDifference, NoMatch, Region
 from handhold.core.text.lines import split_lines
 from handhold.core.text.splice import align_lines
-from handhold.core.text.text_index import TextIndex, find_positions, to_bare_bytes
+from handhold.core.text.text_index import TextIndex, find_line_runs, find_positions, to_bare_bytes
 
 MAX_LINE_OCCURRENCES = 1000  # a more frequent line says little about a place
 MAX_REGION_LINES = 12
 MAX_DIFFERENCES = 4
+MAX_SIMILAR_LINES, MAX_SIMILAR_CHARS = 5000, 200  # of a file, that are compared by characters
+MIN_SIMILARITY = 0.7
 
 
 def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
@@ -25,8 +28,14 @@ def build_no_match(path: str, old: str, index: TextIndex) -> NoMatch:
 
 
 def find_nearest_region(old: str, text: str, *, max_lines: int = MAX_REGION_LINES) -> Region | None:
-    """The lines of `text` that share most lines with `old`, ignoring blanks; None if it shares none."""
+    """The lines of `text` that share most lines with `old`, ignoring blanks; else the most similar line; else None."""
     return _find_nearest(old, TextIndex(text), max_lines)
+
+
+def find_lines_of(old: str, text: str) -> list[int]:
+    """The numbers of the lines where whole lines of `text` are those of `old`, apart from space around them."""
+    lines = [line.strip() for line in split_lines(old.strip("\n"))]
+    return [first + 1 for first in find_line_runs(lines, [line.strip() for line in split_lines(text)])]
 
 
 def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
@@ -36,9 +45,19 @@ def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
     for at, line in enumerate(wanted):
         votes.update(place - at for place in where.get(line, ())[:MAX_LINE_OCCURRENCES])
     if not votes:
-        return None
+        return _find_similar_line(max(wanted, key=len, default=""), index)
     start = max(0, votes.most_common(1)[0][0])
     return Region(start + 1, tuple(_slice_lines(index, start, min(max_lines, len(wanted) + 1))))
+
+
+def _find_similar_line(wanted: str, index: TextIndex) -> Region | None:
+    """The line that is most like the longest quoted one; None if none is like it."""
+    lines = [line.strip()[:MAX_SIMILAR_CHARS] for line in index.lines[:MAX_SIMILAR_LINES]]
+    found = get_close_matches(wanted[:MAX_SIMILAR_CHARS], lines, n=1, cutoff=MIN_SIMILARITY) if wanted else []
+    if not found:
+        return None
+    at = lines.index(found[0])
+    return Region(at + 1, (index.lines[at],))
 
 
 def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from handhold.core.choices import Matching
-from handhold.core.errors import AlreadyExists, IsDirectory, ToolError
+from handhold.core.errors import AlreadyExists, IsDirectory, NoMatch, ToolError
 from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Edit, MultiEdit, Replacement
@@ -31,9 +31,13 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
             raise AlreadyExists(path)
         return plan_create(path, first.new, rest, files)
     known = files.read_editable_text(path)
-    applied = apply_edits(
-        known.text, edits, path=path, matching=files.matching, find_error=files.make_syntax_judge(known.snapshot.path)
-    )
+    judge = files.make_syntax_judge(known.snapshot.path)
+    try:
+        applied = apply_edits(known.text, edits, path=path, matching=files.matching, find_error=judge)
+    except NoMatch as error:
+        if files.options.hints:
+            error.elsewhere = files.find_read_text(error.old, path)
+        raise
     change = FileChange(
         known.snapshot.path,
         InlineContent(known.snapshot.data, known.snapshot.hash),
