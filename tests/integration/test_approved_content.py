@@ -6,6 +6,7 @@ it was approved to be each time. Everything changed is protected, so that the ba
 itself.
 """
 
+import os
 import random
 import time
 from collections.abc import Callable
@@ -190,6 +191,33 @@ def test_v2_the_test_above_notices_a_descriptor_that_stays(
     monkeypatch.setattr(shell, "is_alone", always)
     with pytest.raises(AssertionError):
         check_example(place / "0", 0)
+
+
+OTHER_NAMES = "echo evil >>a; : >>b; echo evil >c; truncate -s 1 d; ln a e; echo more >>e; cat a"
+
+
+def test_v7_a_job_changes_a_file_only_under_the_name_that_was_judged(
+    who: str,
+    place: Path,
+    held_by: HeldBy,  # noqa: F811
+):
+    def work() -> None:
+        ws = place / "ws"
+        lay(ws)
+        (place / "outside").write_text("# outside\n")
+        others = {".envrc": "a", ".git/config": "b", "web/.envrc": "c", "../outside": "d"}
+        for other, name in others.items():
+            (ws / name).hardlink_to(ws / other)
+        before = {other: ((ws / other).read_text(), (ws / other).stat().st_mtime_ns) for other in others}
+        with Toolbox.open(ws, state=place / "state", settings=False, policy="open", session="s") as box:
+            job = box.call("bash", {"command": f"{OTHER_NAMES}; echo over; read x", "background": True}).data["job"]
+            wait_for(box, job, "over")
+            assert before == {other: ((ws / other).read_text(), (ws / other).stat().st_mtime_ns) for other in others}
+            assert (ws / "d").read_text() == "#"  # the others may be refused
+        assert before == {other: ((ws / other).read_text(), (ws / other).stat().st_mtime_ns) for other in others}
+        assert {*os.listdir(ws)} - {"e"} == {".envrc", ".git", "a", "b", "c", "d", "web"}
+
+    as_user(who, work)
 
 
 def test_v2_what_a_cancelled_command_wrote_is_not_written_to_either(who: str, place: Path, held_by: HeldBy):  # noqa: F811

@@ -14,6 +14,7 @@ from typing import NoReturn, TypeVar
 from handhold.backends.files.openat2 import openat2
 from handhold.backends.landlock import landlock_abi_version
 from handhold.backends.shell.entry_refs import EntryRef, check_not_mount_point, is_folder, walk_entries
+from handhold.backends.shell.name_separation import separate_name
 from handhold.backends.shell.seccomp_notify import (
     IOCTL_NOTIF_ID_VALID,
     WRITE_FLAGS,
@@ -307,9 +308,23 @@ class SyscallHandler:
 
     def _reopen(self, fd: int, flags: int) -> int:
         """Open a regular file. Without O_NONBLOCK, a lease on it would block us and all other commands."""
+        if flags & (os.O_WRONLY | os.O_RDWR | os.O_TRUNC):
+            fd = self._separate_name(fd)
         opened = self._open(f"/proc/self/fd/{fd}", flags | os.O_NONBLOCK)
         os.set_blocking(opened, not flags & os.O_NONBLOCK)
         return opened
+
+    def _separate_name(self, fd: int) -> int:
+        """The file, or a copy if it has several names: only this one has been checked."""
+        found, own = os.fstat(fd), f"/proc/self/fd/{fd}"
+        if found.st_nlink <= 1 or not os.access(own, os.W_OK, effective_ids=True):
+            return fd  # or opening fails
+        above, _, name = os.readlink(own).rpartition("/")
+        folder = self._resolve(above or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        separate_name(folder, name, found)
+        copy = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+        self._stack.callback(os.close, copy)
+        return copy
 
     def _open(self, path: str, flags: int) -> int:
         fd = os.open(path, flags | os.O_CLOEXEC)

@@ -11,7 +11,7 @@
 #include <sys/sysmacros.h>
 
 #define TERMINAL_MAJOR 136 /* of all in /dev/pts */
-#define IPC_64 0x100
+#define FORMAT_FLAG 0x100 /* some C libraries add it to a command */
 
 enum ipc { MEMORY, SEMAPHORES, QUEUE };
 
@@ -84,7 +84,7 @@ static int remove_ipc(enum ipc kind, int id) {
 }
 
 static int control_ipc(const struct call *call, enum ipc kind) {
-    int command = (int)call->args[kind == SEMAPHORES ? 2 : 1] & ~IPC_64;
+    int command = (int)call->args[kind == SEMAPHORES ? 2 : 1] & ~FORMAT_FLAG;
     if (command == IPC_INFO) return CONTINUE; /* what the system allows */
     if (!is_made(kind, (int)call->args[0])) return -EINVAL;
     if (command == IPC_RMID) return remove_ipc(kind, (int)call->args[0]);
