@@ -9,7 +9,7 @@ from os.path import abspath
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from handhold.config import OPTION_NAMES, ToolboxConfig
 from handhold.core.choices import DIALECTS, Mode
@@ -18,7 +18,7 @@ from handhold.core.facts import ConvertedImage, ConvertedPdf, ExitStatus, Sandbo
 from handhold.core.plans import Convert, Search
 from handhold.core.policy.default_rules import BUILT_IN_RULES
 from handhold.core.policy.hosts import HostPattern
-from handhold.core.policy.modes import ModePolicy
+from handhold.core.policy.modes import MODE_RULE_PREFIX, ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.policy.rules import RuleSet
 from handhold.core.ports.checks import SyntaxChecker
@@ -26,7 +26,7 @@ from handhold.core.ports.conversion import Converter
 from handhold.core.ports.dialect import Dialect, DialectOptions
 from handhold.core.ports.files import Files, HiddenPaths
 from handhold.core.ports.hub_link import HubLink
-from handhold.core.ports.policy import Policy, Verb, Verdict
+from handhold.core.ports.policy import Decision, Policy, Verb, Verdict
 from handhold.core.ports.recording import Recording
 from handhold.core.ports.search import Searcher
 from handhold.core.ports.shell import PathGuard, Shell
@@ -379,7 +379,7 @@ def open_shell(state: Path, files: "Workspace", config: ToolboxConfig, session: 
         state=state,
         session=session.name,
         mode=config.shell,
-        network=resolve_network(config.network, session.policy),
+        network=resolve_network(config.network, session),
         persistence=session.options.shell_persists,
         hidden_paths=(*config.hidden, *find_token_files(config)),
         limits=ResourceLimits(config.memory, config.processes),
@@ -398,12 +398,14 @@ def find_token_files(config: ToolboxConfig) -> tuple[str, ...]:
     return HubToken().files
 
 
-def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | NetworkAccess":  # noqa: FBT001
-    """No network, all of it, or a proxy to hosts by name: those given here and those that a rule allows."""
+def resolve_network(network: bool | Sequence[str], session: Session) -> "Literal[True] | NetworkAccess":  # noqa: FBT001
+    """All of the network, or hosts by name: those given here, those that a rule allows, and those that a person does
+    when a command was refused one."""
     from handhold.backends.network import NetworkAccess
 
-    if isinstance(network, bool) and (network or not policy.allows_hosts):
-        return network
+    if network is True:
+        return True
+    policy = session.policy
     named: Sequence[str] = () if isinstance(network, bool) else network
     patterns = [HostPattern.parse(each) for each in named]
 
@@ -411,12 +413,20 @@ def resolve_network(network: bool | Sequence[str], policy: Policy) -> "bool | Ne
         decision = policy.decide(Verb.CONNECT, f"{host}:{port}")
         if decision.verdict is Verdict.ALLOW:
             return ""
-        denied = decision.verdict is Verdict.DENY and not decision.rule.startswith("mode ")
-        if not denied and any(each.matches(host, port) for each in patterns):
-            return ""
-        return decision.because
+        is_open = any(each.matches(host, port) for each in patterns) or f"{host}:{port}" in session.allowed_hosts
+        return "" if is_open and not is_denied(decision) else decision.because
 
-    return NetworkAccess(objection)
+    def is_denied(decision: Decision) -> bool:
+        """By a rule; the mode only closes what nobody opened."""
+        return decision.verdict is Verdict.DENY and not decision.rule.startswith(MODE_RULE_PREFIX)
+
+    def may_ask(host: str, port: int) -> bool:
+        return policy.name != "read-only" and not is_denied(policy.decide(Verb.CONNECT, f"{host}:{port}"))
+
+    def is_closed() -> bool:
+        return not (named or policy.allows_hosts or session.allowed_hosts)
+
+    return NetworkAccess(objection, may_ask=may_ask, is_closed=is_closed)
 
 
 def load_dialect(name: str) -> Dialect:

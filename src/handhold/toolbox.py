@@ -436,7 +436,7 @@ class Toolbox:
     ) -> tuple[CommandAnalysis, Decision]:
         """The analysis of a command, and the decision about it before it would run. It does not run.
 
-        contained: decide as for a command that runs in the sandbox without a network.
+        contained: decide as for a command that runs in the sandbox, with no network but the proxy.
         no_undo: decide as for a command that runs on the workspace itself, for this reason.
         """
         from handhold.pipeline.workspace_policy import severity

@@ -98,8 +98,9 @@ def test_u6_explain_follows_whatever_leads_to_a_denied_file(root: Path):
 def test_explain_tells_a_command_by_its_class(home: Path, root: Path):
     assert explained(root, "--command", "ls -l")["decision"] == "allow"
     pushed = explained(root, "--command", "cd x && git push", "--policy", "edit")
-    assert (pushed["decision"], pushed["class"], pushed["rule"]) == ("ask", "network", "mode edit")
+    assert (pushed["decision"], pushed["class"], pushed["rule"]) == ("allow", "network", "mode edit")
     assert ["git", "push"] in pushed["commands"]
+    assert explained(root, "--command", "sudo ls", "--policy", "edit")["decision"] == "ask"
     (home / ".config/handhold/handhold.toml").write_text(RULE.format(verdict="deny"))
     pushed = explained(root, "--command", "cd x && git push", "--policy", "open")
     assert (pushed["decision"], pushed["rule"]) == ("deny", "nobody pushes")

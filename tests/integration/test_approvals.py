@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold import Question, Toolbox
+from handhold import Question, Rule, Toolbox
 from handhold.core.ports.approvals import ConsentName
 from tests.integration import coding_task
 from tests.suites.held_by import held_by  # noqa: F401 — a fixture
@@ -136,22 +136,33 @@ def test_c90_for_the_session_is_for_all_that_nothing_sets_apart(ws: Path, opened
     assert other.call("write_file", {"path": "c", "content": "1"}).code == "NOT_APPROVED"
 
 
+INSTALLS_ASK = Rule(
+    "installs", "ask", ("run",), commands=("pip install", "pip download", "curl"), because="look at it first",
+    covers=("pip install x",), does_not_cover=("pip list",),
+)  # fmt: skip
+
+
+def with_patterns(person: Person) -> list[Question]:
+    """Without those about the hosts that a program was refused."""
+    return [question for question in person.asked if question.patterns]
+
+
 def test_c90_a_pattern_is_as_long_as_the_command_is(ws: Path, opened: Opened):
     person = Person("pattern")
-    box = opened(approver=person, policy="edit")
+    box = opened(approver=person, policy="edit", rules=[INSTALLS_ASK])
     box.call("bash", {"command": "pip install attrs"})
     box.call("bash", {"command": "pip install -U pytest"})
-    assert [question.patterns for question in person.asked] == [("pip install",)]
+    assert [question.patterns for question in with_patterns(person)] == [("pip install",)]
     assert box.call("bash", {"command": "pip download attrs"}).code == "NOT_APPROVED"
     assert box.call("bash", {"command": "pip install x; curl -s http://example.org"}).code == "NOT_APPROVED"
 
 
-def test_c90_a_pattern_allowed_on_a_shadow_is_asked_about_where_it_could_not_be_taken_back(ws: Path, opened: Opened):
+def test_c90_a_pattern_allowed_in_the_sandbox_is_asked_about_where_it_could_not_be_undone(ws: Path, opened: Opened):
     person = Person("pattern", "no")
-    box = opened(approver=person, policy="edit")
+    box = opened(approver=person, policy="edit", rules=[INSTALLS_ASK])
     box.call("bash", {"command": "pip install attrs"})
     assert box.call("bash", {"command": "pip install attrs", "background": True}).code == "NOT_APPROVED"
-    assert [question.patterns for question in person.asked] == [("pip install",)] * 2
+    assert [question.patterns for question in with_patterns(person)] == [("pip install",)] * 2
 
 
 @pytest.mark.parametrize("command", ["python3 -c 'print(1)'", "bash -c 'curl x.example'", "$(cat cmd)", "sudo ls"])
@@ -276,11 +287,9 @@ def test_c84_what_nobody_can_see_is_refused_in_every_mode(opened: Opened):
 def test_c90_a_question_about_a_command_shows_it_before_it_ran(ws: Path, opened: Opened):
     person = Person("no")
     box = opened(approver=person, policy="edit")
-    reply = box.call("bash", {"command": "touch made; curl -s http://example.org"})
+    reply = box.call("bash", {"command": "touch made; sudo ls"})
     assert reply.code == "NOT_APPROVED"
-    assert [(question.command, question.files) for question in person.asked] == [
-        ("touch made; curl -s http://example.org", ())
-    ]
+    assert [(question.command, question.files) for question in person.asked] == [("touch made; sudo ls", ())]
     assert json.loads(box.log()[-1].call.arguments)["command"].startswith("touch made")
     assert not (ws / "made").exists()
 
@@ -309,36 +318,61 @@ def test_c90_a_file_with_a_name_outside_is_asked_about_and_one_with_two_inside_i
     assert (tmp_path / "outside").read_text() == "two\n"
 
 
-@pytest.mark.parametrize("answer", [True, False, None])
-def test_r30_an_approved_network_question_opens_the_network_for_that_command(tmp_path: Path, answer: bool | None):
-    (tmp_path / "ws").mkdir()
-    asked: list[Question] = []
+@pytest.mark.parametrize("answer", ["once", "session", "no"])
+def test_c95_a_command_that_was_refused_a_host_and_failed_runs_again_once_it_is_allowed(
+    ws: Path, opened: Opened, answer: ConsentName
+):
+    person = Person(answer)
+    box = opened(approver=person, policy="edit")
+    tried = "echo tried >> tries; curl -sSf http://a.example.org:8080/"
+    reply = box.call("bash", {"command": tried})
+    assert reply.ok
+    (question,) = person.asked
+    assert "a.example.org:8080" in question.because
+    assert question.session == "connect a.example.org:8080"
+    assert (ws / "tries").read_text() == "tried\n", "what the first attempt changed is discarded"
+    assert reply.data["refused_hosts"] == (["a.example.org:8080"] if answer == "no" else [])
+    box.call("bash", {"command": tried})
+    box.call("bash", {"command": "curl -sSf http://a.example.org/; curl -sSf http://b.example.org:8080/"})
+    asked = [question.session for question in person.asked[1:]]
+    others = "connect a.example.org:80, connect b.example.org:8080"
+    assert asked == ([others] if answer == "session" else ["connect a.example.org:8080", others])
 
-    def approver(question: Question) -> bool | None:
-        asked.append(question)
-        return answer
 
+def test_c95_an_answer_about_a_host_never_opens_an_address_or_the_whole_network(ws: Path, opened: Opened):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.1)
         port = server.getsockname()[1]
-        # The first does not look like the network, so nobody is asked, and it has none.
-        program = f"import socket; socket.create_connection(('127.0.0.1', {port}), 2)"
-        hidden = f'python3 -c "{program}" || echo closed'
-        shown = f"curl -s -m 2 http://host.invalid/; {hidden}"
-        with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", approver=approver, policy="edit") as box:
-            first = box.call("bash", {"command": hidden})
-            reply = box.call("bash", {"command": shown})
-            again = box.call("bash", {"command": hidden})
-        assert "closed" in first.text
-        assert "closed" in again.text
-        (question,) = asked
-        assert "approval opens the network" in question.because
-        assert reply.ok is (answer is True)
-        if answer:
-            assert "closed" not in reply.text
-            server.accept()[0].close()
+        person = Person(otherwise="session")
+        around = f"curl -s --noproxy '*' -m 2 http://127.0.0.1:{port}/ || curl -s -m 2 http://127.0.0.1:{port}/"
+        reply = opened(approver=person, policy="edit").call(
+            "bash", {"command": f"curl -s http://a.example.org/; {around}; exit 1"}
+        )
+        assert [question.session for question in person.asked] == ["connect a.example.org:80"]
+        assert reply.data["exit_status"] == 1
         with pytest.raises(TimeoutError):
             server.accept()
+
+
+def test_c95_a_command_that_succeeds_names_what_it_could_not_reach_and_asks_nothing(ws: Path, opened: Opened):
+    person = Person(otherwise="session")
+    reply = opened(approver=person, policy="edit").call(
+        "bash", {"command": "curl -s http://telemetry.example.org/; true"}
+    )
+    assert (person.asked, reply.data["refused_hosts"]) == ([], ["telemetry.example.org:80"])
+    assert "telemetry.example.org:80" in reply.text
+
+
+def test_c95_a_host_that_a_rule_denies_is_not_asked_about(ws: Path, opened: Opened):
+    never = Rule(
+        "no uploads", "deny", ("connect",), hosts=("*.example.org",), because="nothing leaves",
+        covers=("a.example.org",), does_not_cover=("example.net",),
+    )  # fmt: skip
+    person = Person(otherwise="session")
+    box = opened(approver=person, policy="edit", rules=[never])
+    reply = box.call("bash", {"command": "curl -sSf http://a.example.org/"})
+    assert (person.asked, reply.data["refused_hosts"]) == ([], [])
+    assert "nothing leaves" in reply.text
 
 
 def test_r30_a_background_command_stays_without_network_and_nobody_says_otherwise(tmp_path: Path):

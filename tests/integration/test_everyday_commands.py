@@ -58,6 +58,8 @@ def faults(row: dict[str, Any], box: Toolbox) -> str:
     refused = reply.error_source == "policy"
     if refused or "refused" in row:
         return "" if refused and "refused" in row else f"refused: {refused}\n{reply.text}"
+    if bool(reply.data.get("refused_hosts")) is not row.get("names_host", False):
+        return f"refused hosts: {reply.data.get('refused_hosts')}\n{reply.text}"
     if box.log(last=1)[-1].changed and (undone := box.undo()).status != "success":
         return f"not undone: {undone.text}"
     ended = reply.status, reply.data.get("exit_status"), reply.data.get("undo")

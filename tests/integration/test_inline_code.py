@@ -99,10 +99,9 @@ INLINE = f'python3 -c "{WRITES}"'
     ("options", "arguments"),
     [
         ({"network": True}, {}),
-        ({"network": ["example.org"]}, {}),
         ({}, {"background": True}),
     ],
-    ids=["with a network", "with hosts by name", "in the background"],
+    ids=["with a network", "in the background"],
 )
 def test_e5_where_not_every_effect_is_seen_the_text_is_judged(
     options: dict[str, Any], arguments: dict[str, Any], ws: Path
@@ -113,10 +112,8 @@ def test_e5_where_not_every_effect_is_seen_the_text_is_judged(
     assert not (ws / "made.txt").exists()
 
 
-@pytest.mark.parametrize("command", [f"git push; {INLINE}", f"{INLINE}; sudo ls", f"{INLINE}; cat ~/.netrc"])
-def test_e5_a_line_that_also_connects_or_reaches_outside_is_asked_about_before_it_runs(
-    command: str, ws: Path, box: Toolbox
-):
+@pytest.mark.parametrize("command", [f"{INLINE}; sudo ls", f"{INLINE}; cat ~/.netrc"])
+def test_e5_a_line_that_also_reaches_outside_is_asked_about_before_it_runs(command: str, ws: Path, box: Toolbox):
     reply = box.call("bash", {"command": command})
     assert (reply.status, reply.code) == ("error", "NOT_APPROVED"), reply.text
     assert not (ws / "made.txt").exists()

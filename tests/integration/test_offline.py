@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(not has_shadows(), reason="no overlay on this ma
 
 INSTALLS = {
     "pip": ("python3 -m pip install --target x no-such-package", "No matching distribution found"),
-    "npm": ("npm install no-such-package", "ENOTCACHED"),
+    "npm": ("npm install no-such-package", "403"),
     "uv": ("uv pip install --target x no-such-package", "may only be read from the cache"),
 }
 

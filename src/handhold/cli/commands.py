@@ -40,6 +40,7 @@ COMMANDS: Mapping[str, CommandSpec] = {
     "review": CommandSpec("handhold.cli.review:review", "Open the review page in a browser: answer, look, take back."),
     "approve": CommandSpec("handhold.cli.approve:approve", "List or answer pending approvals."),
     "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
+    "allow": CommandSpec("handhold.cli.allow:allow", "Let commands reach a host."),
     "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),
     "doctor": CommandSpec("handhold.cli.doctor:doctor", "Check how commands are sandboxed on this machine."),
     "hub": CommandSpec("handhold.cli.hub:hub", "Run a hub, which keeps the journals of many sandboxes."),

@@ -148,7 +148,7 @@ def is_path(target: str, roots: Sequence[Path]) -> bool:
 
 def explain_command(box: Toolbox, roots: "Sequence[Root]", command: str) -> Explanation:
     no_undo = explain_no_undo(roots)
-    analysis, decision = box.decide_command(command, contained=not box.policy.allows_hosts, no_undo=no_undo)
+    analysis, decision = box.decide_command(command, contained=True, no_undo=no_undo)
     return Explanation(
         command, command, analysis.kind, decision, commands=analysis.commands, patterns=analysis.patterns
     )

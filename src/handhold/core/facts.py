@@ -266,8 +266,8 @@ class SandboxStatus:
 
     by: str  # "bubblewrap 0.11.0", "broker", "external", "nothing"
     shadow: bool  # its changes go to a layer of their own
-    network: bool  # whether it can reach the network
-    named_hosts: bool = field(default=False, kw_only=True)  # only the hosts that were named
+    network: bool  # whether it can reach all of the network
+    named_hosts: bool = field(default=False, kw_only=True)  # whether it can reach the hosts that were named
     why_not: tuple[str, ...] = ()  # what is missing, as text
     hidden: tuple[str, ...] = ()  # paths that a rule hid from it: the first hundred, starting with the first root
     hidden_total: int = 0
@@ -286,4 +286,4 @@ class SandboxStatus:
     @property
     def has_own_loopback(self) -> bool:
         """Whether commands cannot reach servers on this machine."""
-        return self.by.startswith("bubblewrap") and (self.named_hosts or not self.network)
+        return self.by.startswith("bubblewrap") and not self.network

@@ -236,7 +236,7 @@ class Run:
     preview: bool = False  # run it and report what it would change, but apply nothing
     direct: bool = False  # on the workspace itself, without an overlay: cannot be undone
     first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
-    network: bool = False  # with all of it: a person has approved that
+    network: bool = False  # with all of it: the user, not a model, chose that
     folder: str = ""  # where it starts, resolved; empty: where the shell is
     isolated: bool = False  # neither starts where a persistent shell is nor changes what it passes on
     streams: tuple[int, int, int] | None = None  # descriptors that it gets as its own; its output is then not collected

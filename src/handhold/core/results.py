@@ -583,6 +583,7 @@ class RunResult:
     seen_diffs: tuple[SeenFileDiff, ...] = ()
     undiffed_paths: tuple[str, ...] = ()  # more files that the session had read, for which there was no room
     notes: tuple[str, ...] = ()
+    refused_hosts: tuple[str, ...] = ()  # with their ports, if a person could allow them
     cwd: str = ""  # the working directory of a persistent shell
     diff: str = field(default="", repr=False)
     sandbox_known: bool = False  # an earlier reply described this sandbox, so this one does not
@@ -607,6 +608,7 @@ class RunResult:
             "protected": list(self.protected),
             "seen": [{"path": each.path, "complete": each.complete} for each in self.seen_diffs],
             "notes": list(self.notes),
+            "refused_hosts": list(self.refused_hosts),
             "folder": self.cwd,
             "sandbox": asdict(self.sandbox),
         }

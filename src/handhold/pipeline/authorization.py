@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from handhold.core.errors import Denied
 from handhold.core.plans import FileChange
 from handhold.core.ports.journal import Call, CallDecision
-from handhold.core.ports.policy import CommandAnalysis, Verdict
+from handhold.core.ports.policy import CommandAnalysis, Decision, Verdict
+from handhold.pipeline.allowed_hosts import make_host_key
 from handhold.pipeline.approvals import ApprovalRequest, ApprovalService
-from handhold.pipeline.approver import WaitFor
+from handhold.pipeline.approver import WaitFor, find_present_approver
 from handhold.pipeline.policy_review import (
     RUN_DIRECTLY_KEY,
     RUN_KEY,
@@ -50,6 +51,23 @@ class Authorizer:
         findings = self._reviewer.review_command(analysis, key, directly=directly, no_undo=no_undo)
         patterns = tuple(f"{how} {each}" for each in analysis.patterns)
         return self._decide(ApprovalRequest(call, (), command, patterns, str, wait, folder, seq), findings)
+
+    def authorize_hosts(
+        self, call: Call, command: str, hosts: Sequence[str], folder: str, *, wait: WaitFor, seq: int = 0
+    ) -> CallDecision:
+        """Called after a command was refused `hosts` (each with its port) and failed. NotApproved if it stays so."""
+        because = (
+            f"it could not reach {', '.join(hosts)}. If that is allowed, it runs again,"
+            " and can send there what it can read, .env included"
+        )
+        closed = Decision(Verdict.ASK, because, "network", "built in")
+        findings = [PolicyFinding("", closed, make_host_key(host)) for host in hosts]
+        return self._approvals.approve(ApprovalRequest(call, (), command, (), str, wait, folder, seq), findings)
+
+    def can_ask(self) -> bool:
+        """Whether somebody would answer a question now."""
+        session = self._session
+        return find_present_approver(session.approver) is not None or session.approvals.is_reviewed()
 
     def authorize_changes(
         self,

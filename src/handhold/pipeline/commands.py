@@ -9,10 +9,17 @@ from threading import Lock
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from handhold.core.errors import Cancelled, ExtraMissing, NoShell, RollbackIncomplete, StaleBeforeCommit, ToolError
+from handhold.core.errors import (
+    Cancelled,
+    ExtraMissing,
+    NoShell,
+    NotApproved,
+    RollbackIncomplete,
+    StaleBeforeCommit,
+    ToolError,
+)
 from handhold.core.facts import SandboxStatus
 from handhold.core.plans import Effects, FileChange
-from handhold.core.policy.modes import connects
 from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.journal import CallDecision
 from handhold.core.ports.policy import CommandAnalysis
@@ -36,6 +43,7 @@ if TYPE_CHECKING:
     from handhold.pipeline.checkers import CheckerRunner
 
 MAX_REPORT_CHARS = 1_000_000  # of what a checker prints
+MAX_HOST_QUESTIONS = 5  # in one call; each allows what was refused so far and runs the command again
 
 
 class CommandRunner:
@@ -95,9 +103,9 @@ class CommandRunner:
     def run(self, context: CallContext, request: Run) -> Reply:
         shell, token = self.shell, context.token
         sandbox = shell.sandbox
-        decision, opens_network = self._authorize(context, request, sandbox)
+        decision = self._authorize(context, request, sandbox)
         # The shell runs a command directly only if that was decided about: an overlay may become impossible meanwhile.
-        request = replace(request, network=opens_network, direct=request.direct or not sandbox.shadow)
+        request = replace(request, direct=request.direct or not sandbox.shadow)
         if request.background:
             commit = partial(self._job_changes.commit, context.call, request)
             started = run.conclude_job("start", shell.start(request, commit))
@@ -108,17 +116,62 @@ class CommandRunner:
         with token.command(), ExitStack() as stack:
             finished = self._paused.resume(context.call, stack)
             if finished is None:
-                watch = self._session.store.watch_output(context.seq, token.watch)
-                finished = stack.enter_context(shell.run(request, on_output=self._redact_watched(watch)))
-            token.raise_if_cancelled()
-            if finished.exit_status.cancelled:
-                raise Cancelled()
-            self._folder = finished.cwd
+                finished = self._execute(context, request, stack)
             try:
+                finished, decision = self._run_again_with_hosts(context, request, finished, decision, stack)
+                self._folder = finished.cwd
                 return self._conclude(context, request, finished, decision, started)
             except RunPaused:
                 self._paused.keep(context.call, finished, stack.pop_all())
                 raise
+
+    def _execute(self, context: CallContext, request: Run, stack: ExitStack) -> CommandResult:
+        """Run the command; `stack` discards its effects."""
+        watch = self._session.store.watch_output(context.seq, context.token.watch)
+        finished = stack.enter_context(self.shell.run(request, on_output=self._redact_watched(watch)))
+        context.token.raise_if_cancelled()
+        if finished.exit_status.cancelled:
+            raise Cancelled()
+        return finished
+
+    def _run_again_with_hosts(
+        self,
+        context: CallContext,
+        request: Run,
+        finished: CommandResult,
+        decision: CallDecision,
+        stack: ExitStack,
+    ) -> tuple[CommandResult, CallDecision]:
+        """If a command failed and was refused hosts, ask about them; if they are allowed, it runs again from the start.
+
+        Otherwise its result stands. A program may try the next host only when it has reached the first.
+        """
+        allowed: tuple[str, ...] = ()
+        for _ in range(MAX_HOST_QUESTIONS):
+            asked = [host for host in finished.refused_hosts if host not in allowed]
+            if finished.exit_status.code == 0 or finished.effects is None or not asked:
+                break
+            if not self._authorizer.can_ask():
+                break
+            try:
+                decision = self._authorizer.authorize_hosts(
+                    context.call,
+                    request.command,
+                    asked,
+                    request.folder or self._folder,
+                    wait=context.token.wait_for,
+                    seq=context.seq,
+                )
+            except NotApproved:
+                break
+            allowed = (*allowed, *asked)
+            stack.close()
+            finished.forget_state()
+            with self._session.allowed_hosts.during_call(allowed):
+                finished = self._execute(context, request, stack)
+            told = f"It ran again from the start, with access to {', '.join(allowed)}"
+            finished = replace(finished, notes=(*finished.notes, told))
+        return finished, decision
 
     def run_checker(self, command: str, timeout_seconds: float) -> str | None:
         """The whole output of a checker; None if it cannot run here or takes too long. Its changes are discarded."""
@@ -162,25 +215,25 @@ class CommandRunner:
 
     # --- before it runs
 
-    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> tuple[CallDecision, bool]:
-        """Decide before it runs, also whether with the network. Without an overlay its effects cannot be reviewed, so
-        the command itself is."""
+    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> CallDecision:
+        """Decide before it runs. Without an overlay its effects cannot be reviewed, so the command itself is."""
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
         folder = request.folder or self._folder
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network, folder=folder)
-        decision = self._authorizer.authorize_command(
+        # In the background only the text tells whether there will be something to undo.
+        in_background = request.background and analysis.kind != "read-only"
+        return self._authorizer.authorize_command(
             context.call,
             request.command,
             analysis,
             folder,
             wait=context.token.wait_for,
             directly=direct,
-            no_undo=sandbox.explain_no_undo(background=request.background),
+            no_undo=sandbox.explain_no_undo(background=in_background),
             seq=context.seq,
         )
-        return decision, decision.verdict == "approved" and analysis.contained and connects(analysis)
 
     def analyze(self, command: str, *, contained: bool, folder: str = "") -> CommandAnalysis:
         """What a command would do, by its text, in `folder` or where the shell is. It does not run."""

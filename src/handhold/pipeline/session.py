@@ -19,6 +19,7 @@ from handhold.core.read_tracker import ReadTracker
 from handhold.core.requests import Request
 from handhold.core.shipped_records import is_hash
 from handhold.core.text.path_escaping import format_path
+from handhold.pipeline.allowed_hosts import AllowedHosts
 from handhold.pipeline.redaction import OutputRedaction
 from handhold.pipeline.secret_files import SecretFiles
 from handhold.pipeline.workspace_policy import WorkspacePolicy
@@ -52,6 +53,7 @@ class Session:
         self.approvals: ApprovalStore = store
         self.dialect = dialect
         self.workspace_policy = workspace_policy
+        self.allowed_hosts = AllowedHosts(name, store)
         self.options = options
         self.approver = approver
         self.recording = recording

@@ -1,5 +1,6 @@
 """Servers on loopback, and a proxy in front of them that maps every allowed name to one of them."""
 
+import encodings.idna  # noqa: F401 — now, since a plain user may not reach the library in the home of root
 import socket
 import threading
 from collections.abc import Iterator

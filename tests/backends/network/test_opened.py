@@ -5,6 +5,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,12 +133,19 @@ def test_c83_r4_a_host_that_cannot_be_meant_is_refused_when_a_toolbox_is_opened(
         Toolbox.open(tmp_path / "ws", state=tmp_path / "state", network=[host], policy="open")
 
 
-def test_c83_without_a_name_there_is_no_proxy_at_all(tmp_path: Path):
+@pytest.mark.parametrize("shell", ["contained", "brokered"])
+def test_c95_without_an_allowed_host_the_proxy_refuses_each_and_the_reply_names_it(tmp_path: Path, shell: Any):
     (tmp_path / "ws").mkdir()
-    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", policy="open") as box:
-        reply = box.call("bash", {"command": "env | grep -i proxy; exec 3<>/dev/tcp/127.0.0.1/3128"})
-        assert "Connection refused" in reply.text
-        assert "http" not in reply.text
+    with Toolbox.open(tmp_path / "ws", state=tmp_path / "state", settings=False, shell=shell) as box:
+        reply = box.call(
+            "bash", {"command": "touch made; curl -sSf http://a.example.org:8080/; curl -sSf http://10.0.0.1/"}
+        )
+    assert (reply.status, reply.data["exit_status"], reply.data["undo"]) == ("success", 22, "all")
+    assert reply.data["refused_hosts"] == ["a.example.org:8080"], "an address cannot be allowed"
+    (note,) = reply.data["notes"]
+    assert "handhold allow a.example.org:8080" in note
+    assert "10.0.0.1" in note
+    assert (tmp_path / "ws/made").exists()
 
 
 def test_c83_the_launcher_is_the_one_of_this_source():

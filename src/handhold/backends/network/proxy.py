@@ -6,8 +6,9 @@ import re
 import select
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from threading import Event, Lock, Thread, current_thread
 
 from handhold.backends.network import NetworkAccess
@@ -26,6 +27,27 @@ _CHUNK_HEADER = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\x20-\x7e]*)?\r\n")
 _POLL_INTERVAL_SECONDS = 0.2  # how late a proxy may notice that its command has ended
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A target that was refused: a host with its port, or the first line of a request that has none."""
+
+    target: str
+    because: str
+    at: float  # on the monotonic clock
+    may_ask: bool  # whether a person could allow it
+
+
+def describe_refusals(refusals: Sequence[Refusal]) -> tuple[str, ...]:
+    """For the reply: what was refused, and the commands that would allow it."""
+    if not refusals:
+        return ()
+    refused = [f"{each.target} ({each.because})" for each in refusals[:MAX_REPORTED_HOSTS]]
+    more = f" and {len(refusals) - MAX_REPORTED_HOSTS} more" if len(refusals) > MAX_REPORTED_HOSTS else ""
+    told = f"The network is open only for allowed hosts. Refused: {', '.join(refused)}{more}"
+    targets = [each.target for each in refusals[:MAX_REPORTED_HOSTS] if each.may_ask]
+    return (f"{told}. A person can allow: handhold allow {' '.join(targets)}" if targets else told,)
+
+
 class Proxy:
     """Serves the socket that it receives over another, until it is closed. Leaves nothing behind."""
 
@@ -37,7 +59,7 @@ class Proxy:
         self._connections: set[socket.socket] = set()
         self._workers: set[Thread] = set()
         self.reached_hosts: dict[str, None] = {}
-        self.refused_hosts: dict[str, tuple[float, str]] = {}  # when last, and why; in that order
+        self._refusals: dict[str, Refusal] = {}  # by target, the last one at the end
         self._thread = Thread(target=self._serve, name="handhold-proxy", daemon=True)
         self._thread.start()
 
@@ -55,15 +77,10 @@ class Proxy:
             worker.join(CLOSE_TIMEOUT_SECONDS)
         self._control_socket.close()
 
-    def describe_refusals(self, since: float) -> tuple[str, ...]:
-        """What was refused since a moment of the monotonic clock, for the reply to the command that started then."""
+    def list_refusals(self, since: float) -> list[Refusal]:
+        """What was refused since a moment of the monotonic clock, to the command that started then."""
         with self._lock:
-            refused = [f"{host} ({why})" for host, (last, why) in self.refused_hosts.items() if last >= since]
-        reported = refused[:MAX_REPORTED_HOSTS]
-        more = f" and {len(refused) - MAX_REPORTED_HOSTS} more" if len(refused) > MAX_REPORTED_HOSTS else ""
-        return (
-            (f"The network is open only for allowed hosts. Refused: {', '.join(reported)}{more}",) if reported else ()
-        )
+            return [each for each in self._refusals.values() if each.at >= since]
 
     # --- connections
 
@@ -123,6 +140,10 @@ class Proxy:
             self._refuse(client, _format_request_line(head), str(error), 400)
             return
         where = f"{request.host}:{request.port}"
+        access = self._access
+        if because := access.find_denial_reason(request.host, request.port):
+            self._refuse(client, where, because, 403, may_ask=access.may_ask(request.host, request.port))
+            return
         try:
             server = self._connect(request)
         except BadHost as error:
@@ -143,8 +164,6 @@ class Proxy:
             self._relay(client, server, bidirectional=False)
 
     def _connect(self, request: ProxyRequest) -> socket.socket:
-        if why := self._access.find_denial_reason(request.host, request.port):
-            raise BadHost(why)
         failed: OSError = ConnectionRefusedError("nobody answers")
         for address in self._access.resolve(request.host, request.port):
             try:
@@ -177,12 +196,12 @@ class Proxy:
             server.close()
             raise
 
-    def _refuse(self, client: socket.socket, target: str, reason: str, status: int) -> None:
+    def _refuse(self, client: socket.socket, target: str, reason: str, status: int, *, may_ask: bool = False) -> None:
         with self._lock:
-            self.refused_hosts.pop(target, None)
-            self.refused_hosts[target] = time.monotonic(), reason
-            if len(self.refused_hosts) > MAX_REFUSED_HOSTS:
-                del self.refused_hosts[next(iter(self.refused_hosts))]
+            self._refusals.pop(target, None)
+            self._refusals[target] = Refusal(target, reason, time.monotonic(), may_ask)
+            if len(self._refusals) > MAX_REFUSED_HOSTS:
+                del self._refusals[next(iter(self._refusals))]
         _send_error(client, status, f"{target} was refused: {reason}")
 
     def _relay(self, client: socket.socket, server: socket.socket, *, bidirectional: bool = True) -> None:

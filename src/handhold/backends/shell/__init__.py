@@ -4,14 +4,17 @@ import os
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from threading import RLock, get_ident
 from time import monotonic
+from typing import Literal
 
 from handhold.backends.files.os_errors import translate_os_errors
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import StagingArea
-from handhold.backends.network import NetworkAccess
+from handhold.backends.network import NO_HOSTS, NetworkAccess
+from handhold.backends.network.proxy import describe_refusals
 from handhold.backends.shell import orphans
 from handhold.backends.shell.brokered_jobs import start_brokered_job
 from handhold.backends.shell.brokered_run import BrokeredRun
@@ -70,7 +73,7 @@ class SandboxedShell:
         state: Path,
         session: str,
         mode: ShellMode = "contained",
-        network: bool | NetworkAccess = False,
+        network: Literal[True] | NetworkAccess = NO_HOSTS,
         persistence: StatePersistence = "nothing",
         hidden_paths: Sequence[str] = (),
         max_kept_bytes: int = MAX_KEPT_BYTES,
@@ -92,7 +95,7 @@ class SandboxedShell:
         self._roots = tuple({root.real: root for root in roots if root.given != RESULTS_PATH}.values())
         self._first_root = self._roots[0].real
         self._get_staging_area = get_staging_area
-        self._network = network
+        self._network: Literal[True] | NetworkAccess = network
         self._limits = limits
         self._tracing = tracing
         self._guard = guard
@@ -116,11 +119,11 @@ class SandboxedShell:
     @property
     def sandbox(self) -> SandboxStatus:
         """The current status: whether an overlay is possible depends on the contents of the roots."""
-        has_named_hosts = not isinstance(self._network, bool)
+        network = self._network
         status = replace(
             self._sandbox.status,
-            network=self._sandbox.status.network or bool(self._network),
-            named_hosts=has_named_hosts,
+            network=self._sandbox.status.network or network is True,
+            named_hosts=network is not True and not network.is_closed(),
         )
         if not self._can_hide and (why_not := explain_unhidden(self._guard.masked_paths(), self._first_root)):
             status = replace(status, why_not=(*status.why_not, why_not))
@@ -188,11 +191,13 @@ class SandboxedShell:
                 if overlay and "overlay" in error.because:
                     self._record_overlay_failure(error.because)
                 raise
+            earlier_state = replace(self._shell_state)
             if running.state_transfer and not exit_status.timed_out:  # when terminated, it still reports its state
                 self._shell_state.load(running.state_transfer, running.launch.command_env)
             running.stack.close()
             output = sink.build_output(run.chars, run.lines, first_bytes=run.first_bytes)
             proxy = running.launch.proxy
+            refusals = proxy.list_refusals(since=running.process.started_at) if proxy else []
             advice = (
                 advise_on_worktrees((root.real for root in self._roots), output.head + output.tail)
                 if exit_status.code
@@ -205,7 +210,9 @@ class SandboxedShell:
                 "file tools only" if overlay is None else "all",
                 None,
                 self._shell_state.folder,
-                (*(proxy.describe_refusals(since=running.process.started_at) if proxy else ()), *advice),
+                (*describe_refusals(refusals), *advice),
+                tuple(each.target for each in refusals if each.may_ask),
+                forget_state=partial(setattr, self, "_shell_state", earlier_state),
             )
             if overlay is not None:
                 effects = Effects()
@@ -314,7 +321,7 @@ class SandboxedShell:
             if create and not known and self._bubblewrap and self._network is not True:
                 try:
                     with translate_os_errors("the shell"):
-                        self._loopback = Loopback(self._bubblewrap, self._network or None)
+                        self._loopback = Loopback(self._bubblewrap, self._network)
                 except NoShell as error:
                     self._loopback_error = f"each command has its own localhost: {error.because}"
             loopback = self._loopback
@@ -367,7 +374,7 @@ class SandboxedShell:
                 tmp=self._folders.tmp,
                 home=self._folders.home,
                 results=str(self._results.folder),
-                network=run.network or self._network,
+                network=True if run.network else self._network,
                 loopback=stack.enter_context(self._use_loopback()),
                 env=state_transfer.env if state_transfer else {},
                 shim=detect_sandbox_support().shim,

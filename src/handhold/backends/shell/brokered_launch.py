@@ -9,7 +9,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from handhold.backends.marked_processes import compute_mark
 from handhold.backends.network import NetworkAccess, build_proxy_environment
@@ -60,7 +60,7 @@ def prepare_brokered_launch(
     tmp: str,
     home: str,
     results: str | None,
-    network: bool | NetworkAccess,
+    network: Literal[True] | NetworkAccess,
     env: Mapping[str, str],
     hidden: Sequence[str],
     masks: Sequence[str],
@@ -100,10 +100,11 @@ def prepare_brokered_launch(
     argv += build_place_flags(
         mounts, hidden=hidden, masks=(*masks, *secrets), own=(tmp, home), readable=shown, network=is_open
     )
-    command_env = build_environment(env, home=home, tmp=shorten_tmp(tmp), network=network is not False)
+    is_offline = network is not True and network.is_closed()
+    command_env = build_environment(env, home=home, tmp=shorten_tmp(tmp), network=not is_offline)
     command_env |= {"GIT_CONFIG_SYSTEM": settings}
     proxy = None
-    if not isinstance(network, bool):
+    if network is not True:
         proxy, listener = serve_proxy(network, stack)
         argv += ["-i", str(os.fstat(listener.fileno()).st_ino)]
         command_env |= build_proxy_environment(listener.getsockname()[1])

@@ -18,19 +18,21 @@ KEPT_VARIABLES = frozenset(
         *("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONUTF8", "NIX_PATH", "LOCALE_ARCHIVE"),
     )
 )
-# With a network: how to reach it, unless that contains a password.
+# How to reach the network, unless that contains a password.
 NETWORK_VARIABLES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"),
     *("PIP_CERT", "PIP_INDEX_URL", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "npm_config_registry", "GOPROXY"),
 )
-# Without a network: package managers use their caches and fail at once, instead of retrying for a minute.
+# While no host is allowed, package managers use their caches. pip and npm then try a host once, which the proxy refuses
+# and names; the others would not look into their caches if they could try.
 OFFLINE_VARIABLES = {
-    "npm_config_offline": "true",
+    "npm_config_prefer_offline": "true",
+    "npm_config_fetch_retries": "0",
     "npm_config_update_notifier": "false",
     "npm_config_audit": "false",
     "YARN_ENABLE_NETWORK": "0",
-    "PIP_NO_INDEX": "1",
+    "PIP_RETRIES": "0",
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
     "UV_OFFLINE": "1",
     "CARGO_NET_OFFLINE": "true",
@@ -60,9 +62,8 @@ def build_environment(overrides: Mapping[str, str], *, home: str, tmp: str, netw
     """Allowed variables of our own, then fixed ones, then those given for this command."""
     ours = os.environ
     kept = {name: ours[name] for name in ours if name in KEPT_VARIABLES or name.startswith("LC_")}
-    if network:
-        kept |= {name: ours[name] for name in NETWORK_VARIABLES if name in ours and "@" not in ours[name]}
-    else:
+    kept |= {name: ours[name] for name in NETWORK_VARIABLES if name in ours and "@" not in ours[name]}
+    if not network:
         kept |= OFFLINE_VARIABLES
     kept |= _find_installations()
     kept["PATH"] = f"{kept.get('PATH') or SYSTEM_PATH}:{home}/.local/bin"

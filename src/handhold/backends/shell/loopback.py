@@ -10,7 +10,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from handhold.backends.network import NetworkAccess
 from handhold.backends.programs import TimeoutExpired, run_program
@@ -27,16 +27,16 @@ OWNER_FLAGS: tuple[tuple[str, ...], ...] = ((), ("--unshare-user",))
 
 
 class Loopback:
-    """A network namespace with only `lo`, in which the proxy for named hosts listens if there are any."""
+    """A network namespace with only `lo`, in which the proxy listens."""
 
-    def __init__(self, bubblewrap: str, opening: NetworkAccess | None = None) -> None:
+    def __init__(self, bubblewrap: str, network: Literal[True] | NetworkAccess = True) -> None:
         """Raise NoShell if this machine does not allow a namespace that commands can join."""
         self._launcher = detect_sandbox_support().launcher
         self._lock = Lock()
         if not self._launcher:
             raise NoShell("the launcher was not compiled at installation")
         with ExitStack() as opened:
-            self.proxy, proxy_fd = open_proxy(opening, opened) if opening else (None, -1)
+            self.proxy, proxy_fd = (None, -1) if network is True else open_proxy(network, opened)
             self._namespace = self._create_namespace(bubblewrap, proxy_fd)
             opened.callback(os.close, self._namespace)
             argv = (
@@ -101,7 +101,7 @@ class Loopback:
         self._stack.close()
 
 
-def open_proxy(opening: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, int]":
+def open_proxy(access: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, int]":
     """A proxy, and the descriptor over which it receives the socket that it serves."""
     from handhold.backends.network.proxy import Proxy
 
@@ -109,7 +109,7 @@ def open_proxy(opening: NetworkAccess, stack: ExitStack) -> "tuple[Proxy, int]":
         raise NoShell("allowed hosts need the launcher, which was not compiled at installation")
     ours, theirs = socket.socketpair()
     stack.callback(theirs.close)
-    proxy = Proxy(ours, opening)
+    proxy = Proxy(ours, access)
     stack.callback(proxy.close)
     return proxy, theirs.fileno()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Literal
 
-from handhold.backends.network import NetworkAccess, build_proxy_environment
+from handhold.backends.network import NO_HOSTS, NetworkAccess, build_proxy_environment
 from handhold.backends.shell import host_paths, orphans, seccomp_notify
 from handhold.backends.shell.brokered_launch import explain_broker, prepare_brokered_launch
 from handhold.backends.shell.credentials import SOCKET_PATH, CredentialServer
@@ -74,7 +74,7 @@ class Sandbox:
         tmp: str,
         home: str,
         results: str | None,
-        network: bool | NetworkAccess = False,
+        network: Literal[True] | NetworkAccess = NO_HOSTS,
         loopback: Loopback | None = None,
         env: Mapping[str, str] = EMPTY_MAPPING,
         shim: str = "",
@@ -124,12 +124,11 @@ class Sandbox:
                 argv = (*group, *limited, *command)
                 return LaunchSpec(argv, command_env, command_env, streams=streams, cleanup=stack.pop_all())
             inner = choose_inner_home()
+            is_open = network is True or not network.is_closed()  # some host can be reached
             hidden = tuple(map(os.path.realpath, hidden))
-            caches = (
-                find_usable_caches([mount.real for mount in mounts], hidden) if network is False else PackageCaches()
-            )
+            caches = PackageCaches() if is_open else find_usable_caches([mount.real for mount in mounts], hidden)
             command_env = build_environment(
-                {**caches.variables, **env}, home=inner, tmp=host_paths.TMP, network=network is not False
+                {**caches.variables, **env}, home=inner, tmp=host_paths.TMP, network=is_open
             )
             proxy, passed_fds = None, list[int]()
             join_argv: tuple[str, ...] = ()
@@ -137,7 +136,7 @@ class Sandbox:
                 join_argv, namespace = loopback.prepare_join(stack)
                 proxy = loopback.proxy
                 passed_fds.append(namespace)
-            elif not isinstance(network, bool):
+            elif network is not True and (is_open or detect_sandbox_support().launcher):
                 proxy, proxy_fd = open_proxy(network, stack)
                 launcher_flags += ["-n", str(proxy_fd)]
                 passed_fds.append(proxy_fd)

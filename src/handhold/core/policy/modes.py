@@ -25,15 +25,12 @@ CLASSES_JUDGED_BY_EFFECTS = ("read-only", "workspace-change")  # commands that r
 def is_judged_by_effects(analysis: CommandAnalysis) -> bool:
     """Whether a command runs first and is judged by its effects.
 
-    An unknown command qualifies too if all its effects are visible: on an overlay, without network access.
+    An unknown command qualifies too if all its effects are visible: on an overlay, and with the proxy, which decides
+    about each connection.
     """
-    seen_later = analysis.kind == "unknown" and analysis.contained and not analysis.connects
-    return analysis.kind in CLASSES_JUDGED_BY_EFFECTS or seen_later
-
-
-def connects(analysis: CommandAnalysis) -> bool:
-    """Whether a command would use the network, as far as its text shows."""
-    return analysis.kind == "network" or bool(analysis.connects)
+    return analysis.kind in CLASSES_JUDGED_BY_EFFECTS or (
+        analysis.contained and analysis.kind in ("unknown", "network")
+    )
 
 
 @dataclass(frozen=True)
@@ -72,9 +69,4 @@ class ModePolicy:
         if is_judged_by_effects(analysis):
             return Decision(Verdict.ALLOW, "it is judged by its effects", self.rule_name)
         verdict, because = _COMMAND_VERDICTS[self.name]
-        kind, why = analysis.kind, analysis.because
-        if kind == "unknown" and analysis.contained:  # only its network access needs approval
-            kind, why = "network", analysis.connects
-        is_closed = verdict is Verdict.ASK and analysis.contained and connects(analysis)
-        opens = "; approval opens the network for it" if is_closed else ""
-        return Decision(verdict, f"{why} (classified as {kind}; {because}{opens})", self.rule_name)
+        return Decision(verdict, f"{analysis.because} (classified as {analysis.kind}; {because})", self.rule_name)

@@ -65,7 +65,7 @@ class CommandAnalysis:
     patterns: tuple[str, ...] = ()  # what the answer "pattern" would allow; empty: only this command
     invisible: str = ""  # invisible characters in it, which deny it without a question
     connects: str = ""  # the part that uses the network, even if another part decides the class
-    contained: bool = False  # it would run in the sandbox without a network; its changes are decided about later
+    contained: bool = False  # it would run in the sandbox: its changes and connections are decided about later
 
 
 class Policy(Protocol):

@@ -42,8 +42,11 @@ class CommandResult:
     effects: Effects | None
     cwd: str  # the working directory of a persistent shell
     notes: tuple[str, ...] = ()  # what it was prevented from
+    refused_hosts: tuple[str, ...] = ()  # with their ports: what it could not reach, and a person could allow
     set_aside: Callable[[FileChange], Conflict] = lambda change: Conflict(change.path, "changed")
     """Keep the command's version of a file that was changed meanwhile, so that it can be read."""
+    forget_state: Callable[[], None] = lambda: None
+    """Let the next command of a persistent shell start where this one did."""
 
 
 # Commits the effects of a background command, keeping aside what conflicts, and returns what was committed.

@@ -64,6 +64,7 @@ def conclude(request: Run, result: CommandResult, format_path: PathFormatter) ->
         conflicts=tuple((format_path(each.path), each.kind, each.kept_path) for each in effects.conflicts),
         protected=tuple(map(format_path, dict.fromkeys((*effects.protected, *effects.privileged)))),
         notes=(*result.notes, *effects.notes),
+        refused_hosts=result.refused_hosts,
         cwd=result.cwd,
     )
 
