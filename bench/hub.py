@@ -308,7 +308,7 @@ def main() -> None:
     parser.add_argument("part", nargs="?", choices=("appends", "idle", "queries", "all"), default="all")
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--senders", type=int, default=8)
-    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--connections", type=int, default=8_000)  # of one tenant, which gets half
     parser.add_argument("--records", type=int, default=1_000_000)
     given = parser.parse_args()
     if given.part in ("appends", "all"):

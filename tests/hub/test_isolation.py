@@ -124,6 +124,7 @@ def test_h2_uploads_that_wait_for_the_store_do_not_keep_others_from_records(tena
             for _ in uploads:
                 assert sent.acquire(timeout=60)
             assert ask(port, other, "/v1/chain")[0] == 200
+            assert ask(port, "", "/readyz")[0] == 200  # H-10
             assert post_records(port, other, journal(2))[0] == 200
             status, answer = ask(port, reader, "/v1/calls")
             assert (status, len(json.loads(answer)["calls"])) == (200, 2)

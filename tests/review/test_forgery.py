@@ -23,6 +23,14 @@ from tests.review.hosting import PlainClient, Reviewed, reviewing
 pytestmark = pytest.mark.timeout(60)
 
 
+def test_h14_a_look_at_a_link_does_not_use_it_up(reviewed: Reviewed):
+    client = PlainClient(reviewed.port, reviewed.server.base)
+    link = f"/enter?token={reviewed.server.keys.renew_link()}"
+    looked = client.request("HEAD", link)
+    assert "set-cookie" not in looked.headers
+    assert "set-cookie" in client.get(link).headers
+
+
 def ask(
     reviewed: Reviewed, *, command: str = "rm -rf x", shares_loopback: bool = False, hash: str = "1" * 64
 ) -> PendingApproval:

@@ -155,6 +155,15 @@ class RecordStoreSuite:
         store.append(chain, batch(others), claimed=4)
         assert store.read_lines(chain) == others
 
+    def test_h8_a_healthy_chain_is_not_restarted(self, store: RecordStore, chain: ChainId):
+        store.append(chain, batch(journal(1)), claimed=4)
+        assert not store.restart(chain)
+        assert store.read_lines(chain) == journal(1)
+        with pytest.raises(ChainDiverged):
+            store.append(chain, batch(encode_chain(call_records(7, "/ws/x"))), claimed=4)
+        assert store.restart(chain)
+        assert not store.restart(chain)
+
     def test_what_is_kept_apart_is_bounded_and_counted_for_each_divergence(
         self, store: RecordStore, chain: ChainId, monkeypatch: pytest.MonkeyPatch
     ):

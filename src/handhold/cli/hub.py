@@ -221,4 +221,5 @@ def accept_chain(database: str, contents: str, tenant: str, workspace: str) -> N
         chain = stores.records.find_chain(find_tenant(stores, tenant), workspace)
         if chain is None:
             raise click.ClickException(f"There is no workspace {workspace!r}.")
-        stores.records.restart(chain)
+        if not stores.records.restart(chain):
+            raise click.ClickException(f"The journal of {workspace} did not diverge: there is nothing to accept.")

@@ -87,7 +87,7 @@ class HubApp:
         self._store = store
         self._tokens = tokens
         self._contents = StoredContents(store, contents)
-        self._ready = Readiness(tokens, contents)
+        self._ready = Readiness(tokens)
         authorizer = TokenAuthorizer(tokens)
         self._authorize, self._authorize_chain = authorizer.authorize, authorizer.authorize_chain
         self.metrics = HubMetrics()
@@ -216,7 +216,8 @@ class HubApp:
         return JSONResponse(format_head(ChainHead()))
 
     def _restart(self, access: Access, name: str) -> None:
-        self._store.restart(self._readers.find_chain(access, name))
+        if not self._store.restart(self._readers.find_chain(access, name)):
+            raise HubHTTPError(409, "NOT_DIVERGED", "the chain did not diverge, so there is nothing to accept")
 
     async def _post_token(self, request: Request) -> Response:
         access = await self._authorize(request, "admin")
@@ -252,8 +253,8 @@ class HubApp:
         return JSONResponse({"status": "ok"})
 
     async def _get_ready(self, request: Request) -> Response:
-        if missing := await run_in_threadpool(self._ready.find_missing):
-            raise HubHTTPError(503, "UNAVAILABLE", f"{missing} does not answer", RETRY_AFTER_SECONDS)
+        if not await run_in_threadpool(self._ready.is_ready):
+            raise HubHTTPError(503, "UNAVAILABLE", "the database does not answer", RETRY_AFTER_SECONDS)
         return JSONResponse({"status": "ready"})
 
     async def _get_metrics(self, request: Request) -> Response:

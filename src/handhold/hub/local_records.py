@@ -162,13 +162,14 @@ class SqliteRecordStore:
                 sql = "UPDATE workspaces SET stored_bytes = stored_bytes + ? WHERE id = ?"
                 connection.execute(sql, (len(each.line) * added, chain.workspace))
 
-    def restart(self, chain: ChainId) -> None:
+    def restart(self, chain: ChainId) -> bool:
         with self._database.write_transaction(durable=True) as connection:
-            connection.execute(
+            restarted = connection.execute(
                 "UPDATE workspaces SET generation = generation + 1, record = 0, digest = ?, diverged_at = 0"
-                " WHERE id = ? AND tenant = ?",
+                " WHERE id = ? AND tenant = ? AND diverged_at > 0",
                 (START_DIGEST, chain.workspace, chain.tenant),
             )
+            return restarted.rowcount > 0
 
     # --- reading
 

@@ -93,14 +93,6 @@ class ObjectContents:
             count += len(left)
         return count
 
-    def is_available(self) -> bool:
-        try:
-            for _ in self._list("probe/"):
-                break
-        except (BaseError, FileNotFoundError):
-            return False
-        return True
-
     def _list(self, prefix: str) -> "Iterator[Sequence[ObjectMeta]]":
         return iter(cast(Any, self._store).list(prefix))
 

@@ -175,13 +175,14 @@ class PostgresRecordStore:
             values |= {"digests": [each.digest for each in kept], "lines": [each.line for each in kept]}
             connection.execute(KEEP_APART, values)
 
-    def restart(self, chain: ChainId) -> None:
+    def restart(self, chain: ChainId) -> bool:
         with self.for_tenant(chain.tenant) as connection:
-            connection.execute(
+            restarted = connection.execute(
                 "UPDATE workspaces SET generation = generation + 1, record = 0, digest = %s, diverged_at = 0"
-                " WHERE id = %s",
+                " WHERE id = %s AND diverged_at > 0",
                 (ChainHead().digest, chain.workspace),
             )
+            return restarted.rowcount > 0
 
     # --- reading
 

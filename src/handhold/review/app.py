@@ -96,11 +96,13 @@ class ReviewApp:
         return RedirectResponse(f"{self._base}/now", 303)
 
     def _enter(self, request: Request) -> Response:
-        """Exchange the token of a link for a cookie.
+        """Exchange the token of a link for a cookie; not if a program only looks whether there is something.
 
         The page leads on by itself: the browser sends a strict cookie only from one of our own pages, and the link may
         have been opened from somewhere else.
         """
+        if request.method == "HEAD":
+            return Response()
         cookie = self.keys.exchange(request.query_params.get("token", ""))
         if cookie is None:
             return self._pages.render_plain("expired.html", 403)

@@ -119,8 +119,11 @@ class RecordStore(Protocol):
         """
         ...
 
-    def restart(self, chain: ChainId) -> None:
-        """Accept another chain from the beginning, after it diverged. The old one stays as an earlier generation."""
+    def restart(self, chain: ChainId) -> bool:
+        """Accept another chain from the beginning. The old one stays as an earlier generation.
+
+        False if it did not diverge: it stays as it is.
+        """
         ...
 
     def read_lines(self, chain: ChainId, *, after: int = 0, limit: int = 1000) -> Sequence[bytes]:
