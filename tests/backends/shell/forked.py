@@ -80,7 +80,7 @@ def _import_all() -> None:
     """Import what a test may need later: our interpreter may be in a home that is closed to others."""
     for module in walk_packages(handhold.__path__, "handhold."):
         import_module(module.name)
-    for name in ("asyncio", "concurrent.futures.thread"):
+    for name in ("asyncio", "concurrent.futures.thread", "encodings.ascii", "encodings.utf_8_sig"):
         import_module(name)
 
 
