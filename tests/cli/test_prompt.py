@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from handhold.cli.prompt import MAX_DIFF_LINES, format_question, list_choices
+from handhold.cli.prompt import MAX_DIFF_LINES, ask, format_question, list_choices
 from handhold.core.plans import FileChange, InlineContent
 from handhold.core.ports.approvals import Question
 from tests.scale import sampled
@@ -94,7 +94,7 @@ def test_c90_a_change_is_shown_and_happens_after_a_yes(root: Path):
     with terminal(root, "write_file", {"path": "a.py", "content": "x = 1\n"}) as screen:
         screen.wait_for(LAST)
         assert not (root / "a.py").exists()
-        assert "write_file: " in screen.seen
+        assert "write_file would change 1 path." in screen.seen
         assert "\x1b[32m+x = 1\x1b[0m" in screen.seen
         assert "s (for this session: " in screen.seen
         screen.type(b"y\n")
@@ -161,7 +161,7 @@ def test_a_long_diff_is_cut_and_what_is_left_out_is_said():
     lines = list(format_question(Question("Write", (change(),), diff, "because")))
     assert len(lines) == MAX_DIFF_LINES + 3
     assert lines[-1] == f"… and {1000 - MAX_DIFF_LINES} more lines, which are not shown here"
-    _, line = format_question(Question("Write", (), "+" + "x" * 5000, "because"))
+    *_, line = format_question(Question("Write", (), "+" + "x" * 5000, "because"))
     assert "4601 more characters" in line
 
 
@@ -170,14 +170,23 @@ def test_a_command_is_shown_before_it_runs_and_after():
         format_question(Question("Bash", (), "", "it may reach the network", "curl x\nrm y", rule="mode ask"))
     )
     assert before == [
-        "Bash: it may reach the network [mode ask]",
-        "Command to run:",
+        "Bash would run a command:",
         "    curl x",
         "    rm y",
+        "Reason for asking: it may reach the network",
     ]
     made = (FileChange("/ws/a", None, InlineContent(b"")), FileChange("/ws/b", None, InlineContent(b"")))
     after = list(format_question(Question("Bash", made, "", "many files", "make")))
-    assert after[1:] == ["Command, run on an overlay; nothing is applied yet:", "    make", "Changes to 2 paths:"]
+    assert after == [
+        "Bash would change 2 paths. Nothing is applied yet.",
+        "    make",
+        "Reason for asking: many files",
+    ]
+    assert [ask(Question("Bash", made[:n], "", "", "make")) for n in (0, 1, 2)] == [
+        "Run this command?",
+        "Apply this change?",
+        "Apply these changes?",
+    ]
 
 
 def test_only_what_can_be_said_can_be_chosen():

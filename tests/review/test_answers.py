@@ -73,7 +73,7 @@ def test_the_like_of_it_spells_out_the_pattern_and_covers_similar_commands(
 ):
     first = agent.call("bash", command="git push one")
     card = question(page)
-    card.get_by_role("button", name="The like of it").click()
+    card.get_by_role("button", name="Allow similar commands").click()
     expect(card.locator(".more:visible")).to_contain_text("git push")
     assert not first.done(), "opening the form allows nothing"
     card.get_by_role("button", name=re.compile("Allow th(is|ese) pattern")).click()

@@ -206,7 +206,7 @@ def test_a_call_with_many_files_is_counted_whole(reviewed: Reviewed, many: int):
 def test_the_files_of_a_call_with_many_are_taken_back_together_and_the_page_says_so(reviewed: Reviewed, many: int):
     client = reviewed.enter_plainly()
     page = client.get(f"/call/{many}/undo").text
-    for each in ("150 files can be restored", "50 more files are not listed here", "Take back all 150 files"):
+    for each in ("150 files can be restored", "50 more files are not listed here", "Undo all 150 files"):
         assert each in read_text(page)
     assert page.count("data-fixed") == page.count('name="file"') == 100
     done = client.post(f"/call/{many}/undo", {**read_form(page), "file": "3"})

@@ -6,14 +6,14 @@ typed before the question appeared is discarded.
 
 import sys
 import termios
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import click
 
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_diff_line, colour_text, is_stderr_terminal, is_terminal, save_terminal_settings
 from handhold.core.ports.approvals import Consent, Question
-from handhold.core.text.display_text import iter_first_lines, iter_visible_lines, to_single_line
+from handhold.core.text.display_text import escape_invisible, iter_first_lines, iter_visible_lines, to_single_line
 
 MAX_DIFF_LINES = 200  # in addition to the lines that are never truncated
 
@@ -34,6 +34,15 @@ def confirm(prompt: str) -> bool:
     return read_answer(f"{colour_text(prompt, 'bold')} y (yes), n (no): ") in ("y", "yes")
 
 
+def confirm_loss(lines: Iterable[str], prompt: str, *, as_json: bool) -> bool:
+    """Show what would be lost for good, and ask. Where nobody can be asked, a usage error: `--yes` is the answer."""
+    for line in lines:
+        click.echo(escape_invisible(line), err=True)
+    if as_json or not is_interactive():
+        raise click.UsageError("This cannot be undone, and nobody can be asked here. Use --yes.")
+    return confirm(prompt)
+
+
 class TerminalApprover:
     """Asks at the terminal. `name` is recorded in the journal as the approver.
 
@@ -49,20 +58,29 @@ class TerminalApprover:
         for line in format_question(question):
             click.echo(line, err=True)
         answers = list_choices(question)
-        letter_typed = read_answer(f"{', '.join(f'{letter} ({what})' for letter, (_, what) in answers.items())}: ")
+        listed = ", ".join(f"{letter} ({what})" for letter, (_, what) in answers.items())
+        letter_typed = read_answer(f"{colour_text(ask(question), 'bold')} {listed}: ")
         consent, _ = answers.get(letter_typed, (Consent.NO, ""))
         return consent
 
 
-def format_question(question: Question) -> Iterator[str]:
-    by_rule = f" [{to_single_line(question.rule)}]" if question.rule else ""
-    yield f"{to_single_line(question.tool)}: {to_single_line(question.because)}{by_rule}"
-    if question.command:
-        yield ("Command to run:" if not question.files else "Command, run on an overlay; nothing is applied yet:")
-        yield from (f"    {line}" for line in iter_visible_lines(question.command))
+def ask(question: Question) -> str:
     if question.files:
-        count = len(question.files)
-        yield "Changes to 1 path:" if count == 1 else f"Changes to {count:,} paths:"
+        return "Apply this change?" if len(question.files) == 1 else "Apply these changes?"
+    return "Run this command?" if question.command else "Allow this?"
+
+
+def format_question(question: Question) -> Iterator[str]:
+    tool, count = to_single_line(question.tool), len(question.files)
+    if count:
+        yield f"{tool} would change {'1 path' if count == 1 else f'{count:,} paths'}. Nothing is applied yet."
+    else:
+        yield f"{tool} would run a command:" if question.command else tool
+    if question.command:
+        yield from (f"    {line}" for line in iter_visible_lines(question.command))
+    # The name of a mode would only repeat the reason.
+    by_rule = f" [{to_single_line(question.rule)}]" if question.rule and not question.rule.startswith("mode ") else ""
+    yield f"Reason for asking: {to_single_line(question.because)}{by_rule}"
     if question.diff:
         yield from (
             colour_diff_line(line)

@@ -116,7 +116,7 @@ class ChangeHistory:
         recover(session.files, session.journal)
         chosen = [each for each in self.list_changes(entry) if each.number in numbers]
         if not chosen or any(not each.can_restore for each in chosen):
-            raise NothingToUndo("a file of this call can only be taken back with the whole call", "undo")
+            raise NothingToUndo("a file of this call can only be undone with the whole call", "undo")
         if changed := tuple(each.change.path for each in chosen if not each.is_current):
             raise UndoConflict(changed)
         files = [self._reverse(each.change) for each in chosen]
