@@ -41,7 +41,7 @@ from handhold.logs import suppress_and_log, warn_once
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.merge import MergeCommitter
 
-RESERVED_NAMES = frozenset(("diff", "drop", "merge", "run", "start"))  # commands of `handhold fork`
+RESERVED_NAMES = frozenset(("diff", "drop", "list", "merge", "new", "run", "start"))  # commands of `handhold fork`
 MARKER = "fork-marker"  # in a staging area, to read the clock of its file system
 NAME_RULE = (
     "a name begins with a letter or digit, has only letters, digits, '.', '_' and '-',"

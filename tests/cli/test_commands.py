@@ -77,8 +77,8 @@ def test_c92_log_diff_undo_and_redo(run: Run, tmp_path: Path):
     file = tmp_path / "ws/a.py"
     read_and_edit(run, "--call-id", "e1", "--turn", "t")
     assert [row["call"]["tool"] for row in json.loads(run("log", "--json").output)] == ["read_file", "edit_file"]
-    assert "e1" in run("log").output
-    assert "+x = 2\n" in run("diff", "--call", "e1").output
+    for which in (["--call", "e1"], ["e1"], ["2"], ["--call", "2"], ["#2"], ["1..2"], []):
+        assert "+x = 2\n" in run("diff", *which).output, which
     assert "-x = 2\n" in run("undo", "--turn", "t", "--preview").output
     assert file.read_text() == "x = 2\n"
     assert run("undo", "--all").exit_code == 0

@@ -89,10 +89,25 @@ def test_a_conflict_is_shown_and_a_side_can_be_taken(folder: Path):
     assert "    fork\n" in done.stderr
     assert "    base\n" in done.stderr
     assert "MERGE_CONFLICT" in done.stderr
+    assert "`--take fork:a.txt`" in done.stderr
     assert json.loads(handhold(folder, "fork", "merge", "try", "--json").stdout)["error"]["code"] == "MERGE_CONFLICT"
     assert handhold(folder, "fork", "merge", "try", "--take", "theirs").returncode == 2
     succeed(folder, "fork", "merge", "try", "--take", "base", "--take", "fork:a.txt")
     assert (folder / "a.txt").read_text() == "fork\n"
+
+
+@needs_git
+def test_n10_a_side_decides_the_lines_that_conflict_and_no_others(folder: Path):
+    lines = [f"{n}\n" for n in range(20)]
+    (folder / "a.txt").write_text("".join(lines))
+    assert (
+        handhold(folder, "fork", "try", "--", "sed", "-i", "1s/.*/fork/;10s/.*/by the fork/", "a.txt").returncode == 0
+    )
+    (folder / "a.txt").write_text("".join(["base\n", *lines[1:-1], "by the workspace\n"]))
+    assert handhold(folder, "fork", "merge", "try").returncode == 1
+    succeed(folder, "fork", "merge", "try", "--take", "fork:a.txt")
+    merged = (folder / "a.txt").read_text().splitlines()
+    assert (merged[0], merged[9], merged[19]) == ("fork", "by the fork", "by the workspace")
 
 
 @needs_git
@@ -146,7 +161,7 @@ def test_a_signal_reaches_the_program(folder: Path, tmp_path: Path):
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 7
     assert "+ended" in succeed(folder, "fork", "diff", "try")
-    succeed(folder, "fork", "drop", "try")
+    succeed(folder, "fork", "drop", "--yes", "try")
 
 
 @pytest.mark.slow

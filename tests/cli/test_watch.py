@@ -82,7 +82,7 @@ def test_c94_what_others_changed_is_adopted_by_path(folder: Path):
 
 def test_c94_what_is_forgotten_is_not_known_any_more(folder: Path):
     handhold(folder, "watch", "--", "true")
-    assert handhold(folder, "forget").returncode == 0
+    assert handhold(folder, "forget", "--yes").returncode == 0
     (folder / "a.txt").write_text("by an editor\n")
     assert "NOT_RECORDED" in handhold(folder, "adopt", "a.txt").stderr
 

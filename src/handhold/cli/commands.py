@@ -1,4 +1,4 @@
-"""The table of commands: name, module and one line of help.
+"""The table of commands: name, group, module and one line of help.
 
 A command's module is imported only when it is needed, so that each command starts fast.
 """
@@ -10,41 +10,46 @@ from typing import Any, NamedTuple
 import click
 from click.shell_completion import CompletionItem
 
+from handhold.cli.names import refuse_unknown_command
 from handhold.version import VERSION
 
 
 class CommandSpec(NamedTuple):
     """Where a command is defined (`module:name`), and its line in the help."""
 
+    group: str  # its heading in the help
     import_path: str
     help: str
 
 
+WORK, SET_UP, PARALLEL, SERVE, ADVANCED = "Work", "Set up", "Parallel", "Serve", "Advanced"
+HIDDEN = ""  # for names that installed settings and older scripts call
 COMMANDS: Mapping[str, CommandSpec] = {
-    "mcp": CommandSpec("handhold.cli.mcp:mcp", "Run an MCP server over standard input and output."),
-    "serve": CommandSpec("handhold.cli.serve:serve", "Run an MCP server over HTTP."),
-    "install": CommandSpec("handhold.cli.install:install", "Add Handhold to an MCP client, or remove it."),
-    "call": CommandSpec("handhold.cli.call:call", "Call a tool."),
-    "tools": CommandSpec("handhold.cli.tools:tools", "List the tools of a dialect."),
-    "log": CommandSpec("handhold.cli.log:log", "Show the journal of calls."),
-    "diff": CommandSpec("handhold.cli.diff:diff", "Show the changes of a call, a turn or the session."),
-    "undo": CommandSpec("handhold.cli.undo:undo", "Undo the last change, a call, a turn or the session."),
-    "redo": CommandSpec("handhold.cli.undo:redo", "Redo what was undone."),
-    "run": CommandSpec("handhold.cli.run:run", "Run a command in the sandbox, with its own output and exit status."),
-    "watch": CommandSpec("handhold.cli.watch:watch", "Run any program and record what changes, for undo."),
-    "fork": CommandSpec("handhold.cli.fork:fork", "Run any program in a copy of the workspace; merge or drop it."),
-    "forks": CommandSpec("handhold.cli.forks:forks", "List the forks of the workspace."),
-    "adopt": CommandSpec("handhold.cli.adopt:adopt", "Record what others changed at some paths."),
-    "forget": CommandSpec("handhold.cli.forget:forget", "Remove what is kept of files for undo."),
-    "hook": CommandSpec("handhold.cli.hook:hook", "Record the calls of an agent client's own tools."),
-    "review": CommandSpec("handhold.cli.review:review", "Open the review page in a browser: answer, look, take back."),
-    "approve": CommandSpec("handhold.cli.approve:approve", "List or answer pending approvals."),
-    "explain": CommandSpec("handhold.cli.explain:explain", "Explain the policy decision for a path or a command."),
-    "allow": CommandSpec("handhold.cli.allow:allow", "Let commands reach a host."),
-    "trust": CommandSpec("handhold.cli.trust:trust", "Trust the allow rules of a project."),
-    "doctor": CommandSpec("handhold.cli.doctor:doctor", "Check how commands are sandboxed on this machine."),
-    "hub": CommandSpec("handhold.cli.hub:hub", "Run a hub, which keeps the journals of many sandboxes."),
-    "completion": CommandSpec("handhold.cli.completion:completion", "Print a shell completion script."),
+    "run": CommandSpec(WORK, "handhold.cli.run:run", "Run a command in the sandbox, so that it can be undone."),
+    "call": CommandSpec(WORK, "handhold.cli.call:call", "Call a tool as an agent would."),
+    "log": CommandSpec(WORK, "handhold.cli.log:log", "List the calls: what was run or edited, and how it ended."),
+    "show": CommandSpec(WORK, "handhold.cli.show:show", "Show one call: its arguments, reply and changes."),
+    "diff": CommandSpec(WORK, "handhold.cli.diff:diff", "Show what the session, or a call, changed."),
+    "undo": CommandSpec(WORK, "handhold.cli.undo:undo", "Undo the last change, calls, a turn or the session."),
+    "redo": CommandSpec(WORK, "handhold.cli.undo:redo", "Redo what was undone."),
+    "review": CommandSpec(WORK, "handhold.cli.review:review", "Open the review page: approve, inspect, undo."),
+    "install": CommandSpec(SET_UP, "handhold.cli.install:install", "Add Handhold to an MCP client, or remove it."),
+    "doctor": CommandSpec(SET_UP, "handhold.cli.doctor:doctor", "Check how commands are sandboxed on this machine."),
+    "explain": CommandSpec(SET_UP, "handhold.cli.explain:explain", "Explain the decision about a path or a command."),
+    "trust": CommandSpec(SET_UP, "handhold.cli.trust:trust", "Trust the allow rules of a project."),
+    "allow": CommandSpec(SET_UP, "handhold.cli.allow:allow", "Let commands reach a host."),
+    "fork": CommandSpec(PARALLEL, "handhold.cli.fork:fork", "Work in copies of the workspace; merge or drop them."),
+    "mcp": CommandSpec(SERVE, "handhold.cli.mcp:mcp", "Run an MCP server over standard input and output."),
+    "serve": CommandSpec(SERVE, "handhold.cli.serve:serve", "Run an MCP server over HTTP."),
+    "hub": CommandSpec(SERVE, "handhold.cli.hub:hub", "Run a hub, which keeps the journals of many sandboxes."),
+    "approve": CommandSpec(ADVANCED, "handhold.cli.approve:approve", "List or answer pending approvals."),
+    "watch": CommandSpec(ADVANCED, "handhold.cli.watch:watch", "Run any program and record what it changes, for undo."),
+    "adopt": CommandSpec(ADVANCED, "handhold.cli.adopt:adopt", "Record what others changed at some paths."),
+    "forget": CommandSpec(ADVANCED, "handhold.cli.forget:forget", "Remove what is kept of files for undo."),
+    "tools": CommandSpec(ADVANCED, "handhold.cli.tools:tools", "List the tools of a dialect."),
+    "completion": CommandSpec(ADVANCED, "handhold.cli.completion:completion", "Print a shell completion script."),
+    "forks": CommandSpec(HIDDEN, "handhold.cli.forks:forks", "The same as `fork list`."),
+    "hook": CommandSpec(HIDDEN, "handhold.cli.hook:hook", "Record the calls of an agent client's own tools."),
 }
 EXTRA_BY_MODULE = {
     **dict.fromkeys(("mcp", "mcp_types", "starlette", "uvicorn", "anyio"), "mcp"),
@@ -59,6 +64,13 @@ Exit status:
 
 
 class LazyGroup(click.Group):
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            refuse_unknown_command(ctx, args[0], (name for name, spec in COMMANDS.items() if spec.group))
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -71,11 +83,16 @@ class LazyGroup(click.Group):
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, spec.help) for name, spec in COMMANDS.items()])
+        for group in (WORK, SET_UP, PARALLEL, SERVE, ADVANCED):
+            with formatter.section(group):
+                formatter.write_dl([(name, spec.help) for name, spec in COMMANDS.items() if spec.group == group])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[Any]]:
-        names = [CompletionItem(name, help=COMMANDS[name].help) for name in COMMANDS if name.startswith(incomplete)]
+        names = [
+            CompletionItem(name, help=spec.help)
+            for name, spec in COMMANDS.items()
+            if spec.group and name.startswith(incomplete)
+        ]
         return [*names, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -8,14 +8,14 @@ import click
 from handhold.cli.diffstat import FileDiffStat, format_stats, parse_stats, sum_stats
 from handhold.cli.options import (
     ToolboxOptions,
-    add_call_options,
+    add_history_options,
     add_hub_reading_options,
-    add_toolbox_options,
-    build_target,
     open_toolbox,
     print_json,
 )
-from handhold.cli.terminal import colour_diff_line, is_stdout_terminal
+from handhold.cli.selection import add_selection, select_calls
+from handhold.cli.terminal import colour_diff_line, is_stdout_terminal, print_lines
+from handhold.core.history import Target
 from handhold.core.text.display_text import escape_invisible
 
 
@@ -32,10 +32,11 @@ JSON_OUTPUT = {"": DiffJSON}
 @click.command()
 @click.option("--stat", is_flag=True, help="Show only the number of changed lines in each file.")
 @add_hub_reading_options
-@add_call_options
-@add_toolbox_options
+@add_selection
+@add_history_options
 def diff(
-    one: str,
+    names: tuple[str, ...],
+    more: tuple[str, ...],
     turn: str,
     all_of_it: bool,  # noqa: FBT001
     stat: bool,  # noqa: FBT001
@@ -44,21 +45,24 @@ def diff(
     as_json: bool,  # noqa: FBT001
     **options: Unpack[ToolboxOptions],
 ) -> int:
-    """Show the last change as a diff, or the changes of a call, a turn or the session.
+    """Show what the session changed, each file once and without what is undone; or what CALL changed: numbers as in the
+    log, `5` or `3..7`, or an id.
 
-    With --hub, show those of one call of a workspace: --workspace shop --call '#7'.
+    With --hub, show what one call of a workspace changed: --workspace shop 7.
     """
+    names = (*names, *more)
     if hub:
-        number = one.removeprefix("#")
+        number = names[0].removeprefix("#") if len(names) == 1 else ""
         if not (workspace and number.isdecimal()) or turn or all_of_it:
-            raise click.UsageError("--hub needs --workspace and --call '#NUMBER'.")
+            raise click.UsageError("--hub needs --workspace and the number of a call.")
         from handhold.cli.hub_reading import connect, read_diff
 
         with connect(hub) as client:
             text = read_diff(client, workspace, int(number))
     else:
-        with open_toolbox(options) as box:
-            text = box.diff(build_target(one, turn, all_of_it=all_of_it))
+        chosen, target = select_calls(options, names, turn, all_of_it=all_of_it)
+        with open_toolbox(chosen) as box:
+            text = box.diff(target or Target.session())
     file_stats = parse_stats(text)
     if as_json:
         added, removed = sum_stats(file_stats)
@@ -67,8 +71,7 @@ def diff(
         for line in format_stats(file_stats):
             click.echo(line)
     elif is_stdout_terminal():
-        for line in colour_diff(text):
-            click.echo(line)
+        print_lines(colour_diff(text))
     else:
         click.echo(text, nl=False)
     return 0

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -12,9 +12,12 @@ import click
 from handhold.cli import options
 from handhold.cli.diff import DiffJSON, colour_diff
 from handhold.cli.diffstat import count_files, format_counts, format_file_count, format_stats, parse_stats, sum_stats
+from handhold.cli.fork_options import add_workspace_options, open_box
+from handhold.cli.forks import ForkJSON, print_forks
 from handhold.cli.git_files import is_git_internal
-from handhold.cli.options import exit_with_error, open_toolbox, print_json, report_errors
-from handhold.cli.prompt import TerminalApprover, is_interactive
+from handhold.cli.names import refuse_unknown_command
+from handhold.cli.options import exit_with_error, print_json, report_errors
+from handhold.cli.prompt import confirm_loss
 from handhold.cli.run import SignalReceiver, resolve_folder
 from handhold.cli.signals import FORWARDED, exit_like, handle_signals
 from handhold.cli.terminal import is_stderr_terminal, is_stdout_terminal
@@ -26,7 +29,7 @@ from handhold.core.text.path_escaping import format_path
 if TYPE_CHECKING:
     from handhold.backends.forks.fork_mount import RunningProgram
     from handhold.forks import Fork, MergeReport, Side
-    from handhold.toolbox import ForkToolbox, Toolbox
+    from handhold.toolbox import ForkToolbox
 
 IGNORED_SIGNALS = (signal.SIGINT, signal.SIGQUIT)  # the terminal sends them to the program, too
 TAKE = "--take"
@@ -35,23 +38,6 @@ EXIT_STATUS = """\b
 Exit status: that of COMMAND, or death by the same signal; else
   1  refused or failed; the reason is printed
   2  usage error"""
-
-
-class ForkJSON(TypedDict):
-    name: str
-    created: float  # seconds since 1970
-    running: bool
-    files: int  # that it changed
-    added: int  # lines
-    removed: int
-    last_run: "LastRunJSON | None"  # the last command that ended in it
-
-
-class LastRunJSON(TypedDict):
-    command: list[str]
-    status: int  # a negative number is a signal's
-    ended: float  # seconds since 1970
-    seconds: float
 
 
 class MergeJSON(TypedDict):
@@ -63,45 +49,34 @@ class MergeJSON(TypedDict):
     dropped: bool  # whether the fork is gone, because nothing was left in it
 
 
-JSON_OUTPUT = {"diff": DiffJSON, "merge": MergeJSON}
+JSON_OUTPUT = {"list": list[ForkJSON], "diff": DiffJSON, "merge": MergeJSON}
 
 
 class ForkGroup(click.Group):
-    """A group in which a name that is no command is that of a fork: `fork NAME` is short for `fork start NAME`."""
+    """A group in which `fork NAME -- COMMAND` is short for `fork new NAME -- COMMAND`, for a new fork or an old one.
+
+    Without the dashes, a name that is no command is a mistake: no fork is made of it.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, *ctx.help_option_names):
+            if "--" not in args:
+                refuse_unknown_command(ctx, args[0], (name for name, each in self.commands.items() if not each.hidden))
             args = ["start", *args]
         return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
 
 
 @click.group(cls=ForkGroup)
 def fork() -> None:
     """Run any program in a fork: a copy of the workspace that takes milliseconds, at the workspace's own path.
 
-    `handhold fork NAME -- COMMAND` makes the fork NAME, if there is none, and runs COMMAND in it. What it changes in
-    the workspace stays in the fork until you merge or drop it. Nothing else is contained: COMMAND has your home, your
-    network and your rights, unless you give --contained.
+    `handhold fork new NAME` makes a fork; `handhold fork NAME -- COMMAND` also makes it if there is none, and runs
+    COMMAND in it. What that changes in the workspace stays in the fork until you merge or drop it. Nothing else is
+    contained: COMMAND has your home, your network and your rights, unless you give --contained.
     """
-
-
-def add_workspace_options(command: Any) -> Any:
-    for option in (options.state, options.root):
-        command = option(command)
-    return command
-
-
-def open_box(
-    root: tuple[Path, ...],
-    state: Path | None,
-    session: str = "default",
-    policy: Mode | None = None,
-    credentials: Sequence[str] = (),
-) -> "Toolbox":
-    given = options.ToolboxOptions(
-        root=root, dialect="handhold", session=session, state=state, policy=policy, shell="contained"
-    )
-    return open_toolbox(given, TerminalApprover() if is_interactive() else None, credentials=credentials)
 
 
 class RunOptions(TypedDict):
@@ -126,18 +101,48 @@ def add_run_options(command: Any) -> Any:
 @add_run_options
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def new(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
+    """Make the fork NAME, and run COMMAND in it, if there is one. Put -- before COMMAND."""
+    try:
+        with open_box(given["root"], given["state"]) as box:
+            box.forks.create(name)
+    except (ToolError, OSError) as error:
+        exit_with_error(error, as_json=False)
+    if command:
+        run_in_fork(name, command, given, make=False)
+    else:
+        click.echo(f"Made the fork {name}. `handhold fork run {name}` opens your shell in it.", err=True)
+
+
+@fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS, hidden=True)
+@add_run_options
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def start(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
     """Run COMMAND in the fork NAME, which is made if there is none. Default: your shell. Put -- before COMMAND."""
-    run_in_fork(name, command or (os.environ.get("SHELL", "/bin/sh"),), given, make=True)
+    run_in_fork(name, command or get_shell(), given, make=True)
 
 
 @fork.command(context_settings={"ignore_unknown_options": True}, epilog=EXIT_STATUS)
 @add_run_options
 @click.argument("name")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def run(name: str, command: Sequence[str], **given: Unpack[RunOptions]) -> None:
-    """Run COMMAND in the existing fork NAME. Put -- before COMMAND."""
-    run_in_fork(name, command, given, make=False)
+    """Run COMMAND in the existing fork NAME. Default: your shell. Put -- before COMMAND."""
+    run_in_fork(name, command or get_shell(), given, make=False)
+
+
+def get_shell() -> tuple[str]:
+    return (os.environ.get("SHELL", "/bin/sh"),)
+
+
+@fork.command("list")
+@add_workspace_options
+@options.as_json
+@report_errors
+def list_forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # noqa: FBT001
+    """List the forks: what each changed, since when, whether something runs in it, and how its last command ended."""
+    return print_forks(root, state, as_json=as_json)
 
 
 def run_in_fork(name: str, command: Sequence[str], given: RunOptions, *, make: bool) -> None:
@@ -212,7 +217,8 @@ def diff(root: tuple[Path, ...], state: Path | None, name: str, stat: bool, as_j
     TAKE,
     multiple=True,
     metavar="fork|base[:PATH]",
-    help="Where both changed a path, take the fork's version or the workspace's: for all such paths, or for PATH.",
+    help="Where both changed the same, take the fork's version or the workspace's: for all conflicts, or those in PATH."
+    " Of a text, only the lines that conflict are taken.",
 )
 @click.option("--all", "include_ignored", is_flag=True, help="Also merge files that git ignores.")
 @options.as_json
@@ -227,7 +233,7 @@ def merge(
     include_ignored: bool,  # noqa: FBT001
     as_json: bool,  # noqa: FBT001
 ) -> int:
-    """Merge the fork NAME into the workspace as one change set: `handhold undo` takes it back.
+    """Merge the fork NAME into the workspace as one change set: `handhold undo` undoes it.
 
     If the workspace changed meanwhile, texts are merged line by line. If both changed the same lines, the conflict is
     shown and nothing is written. The fork is dropped if nothing is left in it.
@@ -264,6 +270,8 @@ def print_conflict(conflict: MergeConflict) -> None:
         click.echo(f"{format_path(os.path.relpath(path))}: {reason}", err=True)
         if text:
             click.echo("".join(f"    {escape_invisible(line)}\n" for line in text.splitlines()), err=True, nl=False)
+    path = format_path(os.path.relpath(conflict.paths[0]))
+    click.echo(f"To decide: `{TAKE} fork` or `{TAKE} base` for all, `{TAKE} fork:{path}` for one path.", err=True)
 
 
 def print_report(report: "MergeReport") -> None:
@@ -273,7 +281,7 @@ def print_report(report: "MergeReport") -> None:
 
     shown = [path for path in report.paths if not is_git_internal(path)]
     if report.paths:
-        click.echo(f"Merged {format_list(shown) or 'the commits'}; `handhold undo` takes it back.")
+        click.echo(f"Merged {format_list(shown) or 'the commits'}; `handhold undo` undoes it.")
     else:
         click.echo("There was nothing to merge.")
     if report.branches:
@@ -289,13 +297,25 @@ def print_report(report: "MergeReport") -> None:
 @fork.command()
 @add_workspace_options
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@options.sure
 @options.as_json
 @report_errors
-def drop(root: tuple[Path, ...], state: Path | None, names: Sequence[str], as_json: bool) -> int:  # noqa: FBT001
-    """Remove forks and everything that was changed in them. This cannot be undone."""
+def drop(root: tuple[Path, ...], state: Path | None, names: Sequence[str], sure: bool, as_json: bool) -> int:  # noqa: FBT001
+    """Remove forks and everything that was changed in them. This cannot be undone: asks first if anything was."""
     with open_box(root, state) as box:
-        for chosen in [box.forks.get(name) for name in names]:
-            chosen.drop()
+        chosen = [box.forks.get(name) for name in names]
+        unmerged = [line for each in chosen for line in describe_unmerged(each)] if not sure else []
+        if unmerged and not confirm_loss(unmerged, "Drop what was not merged?", as_json=as_json):
+            return options.EXIT_REFUSED
+        for each in chosen:
+            each.drop()
     if as_json:
         print_json({"dropped": list(names)})
     return 0
+
+
+def describe_unmerged(chosen: "Fork") -> Iterator[str]:
+    """What would be lost with a fork; nothing if nothing was changed in it."""
+    if stats := parse_stats(chosen.diff()):
+        yield f"Would be lost with the fork {chosen.name}:"
+        yield from format_stats(stats)

@@ -3,13 +3,13 @@
 import shlex
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
 from handhold.cli import options
 from handhold.cli.diffstat import colour_counts, count_files, format_counts, format_file_count, parse_stats, sum_stats
-from handhold.cli.fork import ForkJSON, LastRunJSON, add_workspace_options, open_box
+from handhold.cli.fork_options import add_workspace_options, open_box
 from handhold.cli.options import format_error, print_json, report_errors
 from handhold.cli.terminal import pad
 from handhold.core.errors import ForkUnavailable, ToolError
@@ -18,6 +18,24 @@ from handhold.logs import log_swallowed
 
 if TYPE_CHECKING:
     from handhold.forks import Fork
+
+
+class ForkJSON(TypedDict):
+    name: str
+    created: float  # seconds since 1970
+    running: bool
+    files: int  # that it changed
+    added: int  # lines
+    removed: int
+    last_run: "LastRunJSON | None"  # the last command that ended in it
+
+
+class LastRunJSON(TypedDict):
+    command: list[str]
+    status: int  # a negative number is a signal's
+    ended: float  # seconds since 1970
+    seconds: float
+
 
 JSON_OUTPUT = {"": list[ForkJSON]}
 MAX_COMMAND_CHARS = 60
@@ -29,7 +47,11 @@ UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 @options.as_json
 @report_errors
 def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # noqa: FBT001
-    """List the forks: what each changed, since when, whether something runs in it, and how its last command ended."""
+    """The same as `handhold fork list`."""
+    return print_forks(root, state, as_json=as_json)
+
+
+def print_forks(root: tuple[Path, ...], state: Path | None, *, as_json: bool) -> int:
     found: list[ForkJSON] = []
     with open_box(root, state) as box:
         for each in box.forks:
@@ -51,7 +73,7 @@ def forks(root: tuple[Path, ...], state: Path | None, as_json: bool) -> int:  # 
         ran = f"  {describe_last_run(each['last_run'], now)}" if each["last_run"] else ""
         click.echo(f"{pad(each['name'], width)}  {running:7}  {format_age(now - each['created']):>6}  {changed}{ran}")
     if not found:
-        click.echo("There are no forks. `handhold fork NAME -- COMMAND` makes one.")
+        click.echo("There are no forks. `handhold fork new NAME` makes one.")
     return 0
 
 

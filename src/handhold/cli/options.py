@@ -28,7 +28,6 @@ from handhold.core.text.display_text import escape_invisible
 from handhold.dialects.error_messages import format_plain_error, format_subject
 
 if TYPE_CHECKING:
-    from handhold.core.history import Target
     from handhold.core.ports.approvals import Approver
     from handhold.core.ports.dialect import Dialect
     from handhold.toolbox import Toolbox
@@ -64,6 +63,7 @@ class ErrorJSON(TypedDict):
 
 POLICY_HELP = "Policy mode: what is allowed without asking. Default: the mode in your settings, else edit."
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+sure = click.option("--yes", "-y", "sure", is_flag=True, help="Do not ask for confirmation.")
 root = click.option(
     "--root",
     multiple=True,
@@ -135,17 +135,6 @@ HUB_READING_OPTIONS = (
     click.option("--hub", metavar="URL", help="Read from this hub, with a reader's token in HANDHOLD_HUB_TOKEN."),
     click.option("--workspace", help="With --hub: a workspace of the hub. Default: all."),
 )
-CALL_OPTIONS = (
-    click.option(
-        "--call",
-        "one",
-        default="",
-        help="Select one call, by its id or its number in the log, such as '#7'.",
-        shell_complete=candidates.complete_call_id,
-    ),
-    click.option("--turn", default="", help="Select all calls of a turn.", shell_complete=candidates.complete_turn),
-    click.option("--all", "all_of_it", is_flag=True, help="Select all calls of the session."),
-)
 
 
 def add_hub_reading_options(command: CommandFunction) -> CommandFunction:
@@ -160,26 +149,6 @@ def add_network_options(command: CommandFunction) -> CommandFunction:
     for option in reversed(NETWORK_OPTIONS):
         command = option(command)
     return command
-
-
-def add_call_options(command: CommandFunction) -> CommandFunction:
-    """Add the options that select calls."""
-    for option in reversed(CALL_OPTIONS):
-        command = option(command)
-    return command
-
-
-def build_target(call: str, turn: str, *, all_of_it: bool) -> "Target | None":
-    """The target that the options name; None for the last change."""
-    from handhold.core.history import Target
-
-    if all_of_it and (call or turn):
-        raise click.UsageError("--all cannot be combined with --call or --turn.")
-    if call:
-        return Target.call(call, turn=turn)
-    if turn:
-        return Target.turn(turn)
-    return Target.session() if all_of_it else None
 
 
 def open_toolbox(
@@ -238,6 +207,22 @@ def add_toolbox_options(
     return run
 
 
+def add_history_options(command: Callable[..., int]) -> Callable[..., None]:
+    """Add the options of a command that reads or undoes what was recorded, and `--json`. It returns its exit status."""
+
+    @wraps(command)
+    def run(*args: Any, root: tuple[Path, ...], state: Path | None, session: str, **more: Any) -> int:
+        given = ToolboxOptions(
+            root=root, state=state, session=session, dialect="handhold", policy=None, shell="contained"
+        )
+        return command(*args, **more, **given)
+
+    found = report_errors(run)
+    for option in (as_json, state, session_of_history, root):
+        found = option(found)
+    return found
+
+
 def report_errors(command: Callable[..., int]) -> Callable[..., None]:
     """Report errors as text or JSON and exit. The command must have an `as_json` argument."""
 
@@ -294,7 +279,8 @@ def format_tool_error(error: ToolError) -> str:
         case StateDamaged(path=path, because=because):
             return f"The stored state at {path} is damaged: {because}. `handhold log --verify` checks the journal."
         case NothingToUndo(wanted=reason):
-            return f"There is nothing to show: {reason}. `handhold log` lists the calls."
+            sentence = reason[:1].upper() + reason[1:]
+            return f"{sentence}{'' if sentence.endswith(('.', '?')) else '.'} `handhold log` lists the calls."
         case _:
             return format_plain_error(error)
 

@@ -1,9 +1,10 @@
 """Colours, widths and tables for terminal output."""
 
 import os
+import shlex
 import sys
 import termios
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TextIO
 from unicodedata import category, east_asian_width
 
@@ -39,6 +40,25 @@ def is_stderr_terminal() -> bool:
 def is_terminal(stream: TextIO | None) -> bool:
     """False for a stream that was closed when we started, which is None."""
     return stream is not None and stream.isatty()
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print for a person to read: at a terminal through their pager, which ends at once if all of it fits."""
+    if not (is_stdout_terminal() and is_terminal(sys.stdin)) or os.environ.get("TERM", "dumb") == "dumb":
+        for line in lines:
+            click.echo(line)
+        return
+    from handhold.backends.program_search import find_program, is_trusted
+
+    program, *words = shlex.split(os.environ.get("PAGER", "")) or ("less",)
+    path = program if is_trusted(program) else find_program(os.path.basename(program))  # none of the workspace
+    if not path:
+        for line in lines:
+            click.echo(line)
+        return
+    os.environ["PAGER"] = shlex.join((path, *words))
+    os.environ.setdefault("LESS", "FRX")
+    click.echo_via_pager((f"{line}\n" for line in lines), color=True)
 
 
 def is_in_background() -> bool:

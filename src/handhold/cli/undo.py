@@ -13,15 +13,14 @@ from handhold.cli.git_files import is_git_internal
 from handhold.cli.options import (
     EXIT_REFUSED,
     ToolboxOptions,
-    add_call_options,
-    add_toolbox_options,
-    build_target,
+    add_history_options,
     open_toolbox,
 )
 from handhold.cli.progress import show_progress
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.reply import ReplyJSON, print_reply
 from handhold.cli.reversal import format_reversal
+from handhold.cli.selection import add_selection, select_calls
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
 from handhold.core.errors import NothingToUndo
@@ -60,10 +59,11 @@ def build_command(direction: Direction) -> Callable[..., None]:
         hidden=direction == "redo",
         help="Also undo what others changed since, outside every recorded call.",
     )
-    @add_call_options
-    @add_toolbox_options
+    @add_selection
+    @add_history_options
     def run(
-        one: str,
+        names: tuple[str, ...],
+        more: tuple[str, ...],
         turn: str,
         all_of_it: bool,  # noqa: FBT001
         preview: bool,  # noqa: FBT001
@@ -73,9 +73,9 @@ def build_command(direction: Direction) -> Callable[..., None]:
         as_json: bool,  # noqa: FBT001
         **options: Unpack[ToolboxOptions],
     ) -> int:
-        with open_toolbox(options) as box:
+        chosen, target = select_calls(options, (*names, *more), turn, all_of_it=all_of_it)
+        with open_toolbox(chosen) as box:
             method = partial(box.undo, with_foreign=with_foreign) if direction == "undo" else box.redo
-            target = build_target(one, turn, all_of_it=all_of_it)
 
             def reverse(*, preview: bool = False) -> Reply:
                 return clarify(method(target, preview=preview, keep_times=keep_times), direction)
@@ -157,9 +157,6 @@ def format_summary(reply: Reply, roots: Sequence[str]) -> Iterator[str]:
         yield f"The diff has {len(lines):,} lines. Use --preview to see it."
 
 
-undo = click.command("undo", help="Undo the last change, or the changes of a call, a turn or the session.")(
-    build_command("undo")
-)
-redo = click.command("redo", help="Redo the last undo, or the undone changes of a call, a turn or the session.")(
-    build_command("redo")
-)
+WHICH = "Select calls by their numbers in the log, `5` or `3..7`, or one by its id."
+undo = click.command("undo", help=f"Undo the last change, or what CALL changed. {WHICH}")(build_command("undo"))
+redo = click.command("redo", help=f"Redo the last undo, or the undone changes of CALL. {WHICH}")(build_command("redo"))

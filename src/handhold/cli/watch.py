@@ -1,6 +1,8 @@
 """`handhold watch`: run any program as it is, and record what changes while it runs."""
 
+import json
 import os
+import shlex
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +44,8 @@ def watch(root: tuple[Path, ...], state: Path | None, session: str, turn: str, c
         with Toolbox.open(folder, state=state, session=session) as box:
             call_id = token_hex(4)
             name = os.path.basename(command[0])
-            box.snapshots.begin(Window(session, call_id, name, turn, process=os.getpid()))
+            given = json.dumps({"command": shlex.join(command)})
+            box.snapshots.begin(Window(session, call_id, name, turn, given, process=os.getpid()))
             try:
                 status = run(command)
             finally:

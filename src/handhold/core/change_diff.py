@@ -54,6 +54,34 @@ def format_diff(files: Sequence[FileChange], source: ContentSource, roots: Seque
     return "".join(text for _, text in _iter_bounded(files, source, roots))
 
 
+def sum_changes(files: Sequence[FileChange], source: ContentSource) -> list[FileChange]:
+    """The net change of several change sets, oldest first: each path once, with its first and its last content.
+
+    A folder that came or went as a whole counts as its entries, unless those are too many to be shown.
+    """
+    total: dict[str, FileChange] = {}
+    made: set[str] = set()  # folders that came whole: what is in them was not there before, listed or not
+    for each in files:
+        for change in _take_apart(each, source):
+            known = total.get(change.path)
+            mode = change.mode if change.mode is not None or known is None else known.mode
+            before = known.before if known else None if _is_at_or_below(change.path, made) else change.before
+            total[change.path] = FileChange(change.path, before, change.after, mode)
+        if each.before is None and _get_trees(each):
+            made.add(each.path)
+    net = (change for change in total.values() if not change.is_noop and (change.before or change.after))
+    return sorted(net, key=lambda change: change.path)
+
+
+def _take_apart(change: FileChange, source: ContentSource) -> list[FileChange]:
+    trees = _get_trees(change)
+    if not trees or any(tree.entry_count == 1 or tree.entry_count > MAX_TREE_ENTRIES for tree in trees):
+        return [change]
+    before, after = (None if side in trees else side for side in (change.before, change.after))
+    rest = [FileChange(change.path, before, after, change.mode)] if before or after else []
+    return [*rest, *_expand_trees(change, source, None)]
+
+
 def is_omission(line: str) -> bool:
     """Whether a line of a diff says that something was left out."""
     return line.startswith("[") and line.endswith(" not shown]")

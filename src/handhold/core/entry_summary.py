@@ -29,9 +29,35 @@ def describe_ending(entry: JournalEntry) -> str:
     return entry.outcome.code or ("" if entry.outcome.status == "success" else entry.outcome.status)
 
 
+def describe_end(entry: JournalEntry) -> str:
+    """The same, with how a command ended that did not succeed."""
+    ended, ending = read_exit(entry), describe_ending(entry)
+    if not ended:
+        return ending
+    rest = "" if ending == "partial" else ending.removeprefix("success ").removeprefix("partial ").strip("()")
+    return f"{ended}, {rest}" if rest else ended
+
+
 def is_preview(entry: JournalEntry) -> bool:
     """Whether the command ran without its changes being applied, because the call asked for a preview."""
     return not entry.changed and str(parse_arguments(entry).get("preview", "")).lower() in ("true", "1")
+
+
+def read_exit(entry: JournalEntry) -> str:
+    """How a command ended that did not succeed: `exit 1`, `SIGKILL`; empty if it did, or if the reply is not kept."""
+    reply = entry.outcome.reply if entry.outcome else None
+    if not reply or '"exit' not in reply:
+        return ""
+    try:
+        data = json.loads(reply)["data"]
+        code, signal, timed_out = data.get("exit_status"), data.get("signal"), data.get("timed_out")
+    except (ValueError, KeyError, AttributeError, TypeError):
+        return ""
+    if timed_out is True:
+        return "timed out"
+    if signal and isinstance(signal, str):
+        return signal
+    return f"exit {code}" if isinstance(code, int) and code else ""
 
 
 def describe_decision(entry: JournalEntry) -> str:
@@ -44,6 +70,8 @@ def find_target(entry: JournalEntry, roots: Sequence[str]) -> tuple[str, bool]:
     arguments = parse_arguments(entry)
     if entry.takes_back:
         return ", ".join(map(str, arguments.get("calls", []))), False
+    if "while" in arguments and isinstance(given := arguments.get("input"), dict):  # what another tool was given
+        arguments = cast("dict[str, Any]", given)
     path = next((arguments[name] for name in PATH_ARGUMENTS if isinstance(arguments.get(name), str)), "")
     # The editor tool of the dialect anthropic has both; there `command` is the name of an action.
     command = "" if path and "dir_path" not in arguments else find_command(arguments)

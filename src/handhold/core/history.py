@@ -13,11 +13,12 @@ from handhold.core.ports.journal import Journal, JournalEntry
 
 @dataclass(frozen=True)
 class Target:
-    """The calls that an undo, a redo or a diff is about. Make one with `call`, `turn` or `session`."""
+    """The calls that an undo, a redo or a diff is about. Make one with `call`, `calls`, `turn` or `session`."""
 
-    scope: Literal["last", "call", "turn", "session"]
+    scope: Literal["last", "call", "calls", "turn", "session"]
     call_id: str | int = ""
     turn_name: str = ""
+    numbers: tuple[int, ...] = ()
 
     @classmethod
     def call(cls, which: str | int, *, turn: str = "") -> Self:
@@ -28,6 +29,13 @@ class Target:
         if which == "":
             raise ValueError("Target.call needs the id of a call, or its number in the journal")
         return cls("call", which, turn)
+
+    @classmethod
+    def calls(cls, *numbers: int) -> Self:
+        """Several calls, by their numbers in the journal."""
+        if not numbers:
+            raise ValueError("Target.calls needs the numbers of calls in the journal")
+        return cls("calls", numbers=numbers)
 
     @classmethod
     def turn(cls, name: str) -> Self:
@@ -43,12 +51,14 @@ class Target:
 
     @property
     def is_multiple(self) -> bool:
-        """Whether it selects several calls: a turn or the session."""
-        return self.scope in ("turn", "session")
+        """Whether it selects several calls: numbers, a turn or the session."""
+        return self.scope in ("calls", "turn", "session")
 
     def __str__(self) -> str:
         if self.call_id != "":
             return f"call {self.call_id}"
+        if self.numbers:
+            return f"calls {', '.join(f'#{number}' for number in self.numbers)}"
         return f"turn {self.turn_name}" if self.turn_name else "this session"
 
 
@@ -82,7 +92,7 @@ def find_changes(
     found = journal.find_changes(
         session,
         undone=undone,
-        call=target.call_id,
+        call=target.numbers or target.call_id,
         turn=target.turn_name,
         last=None if target.is_multiple else 1,
         with_foreign=with_foreign,
@@ -97,7 +107,7 @@ def find_changes(
 def find_undos(journal: Journal, session: str, target: Target) -> list[JournalEntry]:
     """The undos of a target that were not redone, oldest first."""
     selected = None
-    if target.scope in ("call", "turn"):
+    if target.scope in ("call", "calls", "turn"):
         selected = {entry.seq for entry in find_changes(journal, session, target, undone=True)}
     found = list(journal.find_undos(session, of=selected, last=None if target.is_multiple else 1))
     if not found:

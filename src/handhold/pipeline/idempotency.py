@@ -10,7 +10,7 @@ from typing import Any
 from handhold.core.errors import BadArguments, CallIdReused, Cancelled, ToolError
 from handhold.core.plans import digest
 from handhold.core.ports.journal import Call, JournalEntry, Outcome
-from handhold.core.results import Block, Reply
+from handhold.core.results import Block, Reply, RunResult
 from handhold.logs import log_swallowed
 from handhold.pipeline.session import Session
 
@@ -94,11 +94,13 @@ class ReplayLog:
     def make_outcome(self, reply: Reply, call: Call) -> Outcome:
         """What the journal keeps of a reply.
 
-        The reply itself is kept only for a call with an id, and not if it has images, which would fill the store. A
-        cancelled call counts as unfinished: sent again, it is carried out.
+        The reply itself is kept only for a call with an id and for a command, which only the reply tells the end of,
+        and not if it has images, which would fill the store. A cancelled call counts as unfinished: sent again, it is
+        carried out.
         """
         status = "interrupted" if reply.code == Cancelled.code else reply.status
-        kept = _dump_reply(reply, self._session.read_rules_hash) if call.call_id and not reply.images else None
+        is_kept = bool(call.call_id or isinstance(reply.result, RunResult)) and not reply.images
+        kept = _dump_reply(reply, self._session.read_rules_hash) if is_kept else None
         return Outcome(status, reply.code, float(reply.data["time_ms"]), kept)
 
 

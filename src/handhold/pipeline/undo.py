@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import Literal
 
 from handhold.core import history
-from handhold.core.change_diff import shorten_path
+from handhold.core.change_diff import shorten_path, sum_changes
 from handhold.core.errors import (
     ContentDropped,
     Denied,
@@ -114,9 +114,11 @@ class UndoService:
         if isinstance(target, JournalEntry):
             return self._contents.diff(self._journal.changes_of(target.seq))
         target = resolve_target(target)
-        chosen = history.find_changes(
-            self._journal, self._session.name, target, undone=False if target.is_multiple else None
-        )
+        undone = False if target.is_multiple else None
+        chosen = history.find_changes(self._journal, self._session.name, target, undone=undone)
+        if len(chosen) > 1:  # the net change: each file once
+            files = [change for entry in chosen for change in self._journal.changes_of(entry.seq)]
+            return self._diff_visible(sum_changes(files, self._contents))
         return self._diff_visible([change for step in self._steps(chosen) for change in step.files])
 
     def _diff_visible(self, files: Sequence[FileChange]) -> str:

@@ -1,17 +1,15 @@
 """The calls of a session as rows of a page, in turns."""
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
-from typing import Any
 
 from markupsafe import Markup
 
 from handhold.core.choices import FOREIGN
-from handhold.core.entry_summary import find_target, is_preview
+from handhold.core.entry_summary import find_target, is_preview, read_exit
 from handhold.core.errors import Denied
 from handhold.core.ports.approvals import PendingApproval
 from handhold.core.ports.journal import JournalEntry
@@ -182,26 +180,13 @@ def describe_state(entry: JournalEntry) -> tuple[Chip | None, str]:
         return Chip("", "no change"), "bad"
     if not entry.succeeded:
         return Chip("bad", (outcome.code or outcome.status).lower().replace("_", " "), "✕"), "bad"
-    if code := read_exit_code(entry):
-        return Chip("bad", f"exit {code}", "✕"), "bad"
+    if ended := read_exit(entry):
+        return Chip("bad", ended, "✕"), "bad"
     if is_preview(entry):
         return Chip("", "preview only"), ""
     if entry.changed and not entry.kept:
         return Chip("", "no undo, dropped"), ""
     return None, ""
-
-
-def read_exit_code(entry: JournalEntry) -> int:
-    """The exit status of a command; 0 if it is not known."""
-    reply = entry.outcome.reply if entry.outcome else None
-    if not reply or '"exit' not in reply:
-        return 0
-    try:
-        data: Any = json.loads(reply)["data"]
-        code = data.get("exit_status") or 0
-        return code if isinstance(code, int) else 0
-    except (ValueError, KeyError, AttributeError, TypeError):
-        return 0
 
 
 def _format_took(entry: JournalEntry) -> str:

@@ -142,6 +142,6 @@ class RootMerge:
         found = ((rel, merge.read_fork(rel, hashed=False)) for rel in sorted(ignored))
         return [os.path.join(self._real, rel) for rel, entry in found if entry is None or entry.kind != "folder"]
 
-    def _merge_texts(self, ancestor: str, fork: bytes, base: bytes) -> MergedText | None:
+    def _merge_texts(self, ancestor: str, fork: bytes, base: bytes, take: Side) -> MergedText | None:
         kept = self._folder.texts / ancestor
-        return merge_texts(kept, fork, base, self._folder.folder) if kept.exists() else None
+        return merge_texts(kept, fork, base, self._folder.folder, take) if kept.exists() else None

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from handhold.backends.program_search import find_program
 from handhold.backends.programs import build_own_environment, run_program
@@ -23,8 +23,13 @@ def find_git() -> str:
     return find_program("git")
 
 
-def merge_texts(ancestor: Path, fork: bytes, base: bytes, scratch: Path) -> MergedText | None:
-    """None if git is not installed, or one of them is not a text. `scratch` is a folder for copies."""
+def merge_texts(
+    ancestor: Path, fork: bytes, base: bytes, scratch: Path, take: Literal["fork", "base", ""] = ""
+) -> MergedText | None:
+    """None if git is not installed, or one of them is not a text. `scratch` is a folder for copies.
+
+    `take` decides the lines that conflict; all others are merged.
+    """
     git = find_git()
     if not git:
         return None
@@ -33,7 +38,8 @@ def merge_texts(ancestor: Path, fork: bytes, base: bytes, scratch: Path) -> Merg
         ours.write_bytes(fork)
         theirs.write_bytes(base)
         labels = ("-L", "workspace", "-L", "original", "-L", "fork")
-        command = (git, "merge-file", "--stdout", "--diff3", *labels, str(theirs), str(ancestor), str(ours))
+        favor = {"fork": ("--theirs",), "base": ("--ours",), "": ("--diff3",)}[take]
+        command = (git, "merge-file", "--stdout", *favor, *labels, str(theirs), str(ancestor), str(ours))
         done = run_program(command, cwd=folder, env=build_own_environment(**GIT_ENVIRONMENT))
     if not 0 <= done.returncode <= MAX_CONFLICTS:
         return None

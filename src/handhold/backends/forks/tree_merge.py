@@ -15,7 +15,8 @@ from handhold.backends.forks.fork_layer import LayerItem
 from handhold.backends.forks.text_merge import MergedText
 
 Side = Literal["fork", "base", ""]
-MergeTexts = Callable[[str, bytes, bytes], MergedText | None]  # by the hash of the ancestor; None: it is not kept
+# By the hash of the ancestor, with the side that decides conflicts; None: it is not kept.
+MergeTexts = Callable[[str, bytes, bytes, Side], MergedText | None]
 
 
 class Placement(NamedTuple):
@@ -116,7 +117,10 @@ class TreeMerge:
             return Placement(Entry("file", metadata, theirs.hash), self._base.read_bytes(rel))
         if old.hash == theirs.hash:
             return Placement(Entry("file", metadata, ours.hash), self._layer.read_bytes(rel))
-        merged = self._merge_texts(old.hash, self._layer.read_bytes(rel), self._base.read_bytes(rel))
+        texts = old.hash, self._layer.read_bytes(rel), self._base.read_bytes(rel)
+        merged = self._merge_texts(*texts, "")
+        if merged and merged.has_conflicts and (side := self._take(rel)):
+            merged = self._merge_texts(*texts, side)  # the side decides the lines that conflict, and no others
         if merged is None:
             return PathConflict(rel, "changed in both, and not a text whose original is kept")
         if merged.has_conflicts:

@@ -338,7 +338,7 @@ class SqliteStore(SqliteApprovalStore):
         session: str,
         *,
         undone: bool | None,
-        call: str | int = "",
+        call: str | int | tuple[int, ...] = "",
         turn: str = "",
         last: int | None = None,
         with_foreign: bool = False,

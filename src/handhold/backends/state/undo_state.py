@@ -6,6 +6,7 @@ undo, and moves what it put into effect again to its own place in the order of t
 began earlier may change something later.
 """
 
+import json
 import sqlite3
 from collections.abc import Collection, Iterator
 
@@ -56,9 +57,15 @@ FILL = (
 
 
 def select_changes(
-    connection: sqlite3.Connection, session: str, *, undone: bool | None, call: str | int, turn: str, last: int | None
+    connection: sqlite3.Connection,
+    session: str,
+    *,
+    undone: bool | None,
+    call: str | int | tuple[int, ...],
+    turn: str,
+    last: int | None,
 ) -> list[int]:
-    """The calls that changed files, in the order of time. `call` is an id or a number, `7` or `"#7"`.
+    """The calls that changed files, in the order of time. `call` is an id or a number, `7` or `"#7"`, or numbers.
 
     What others changed while the same calls ran is undone together, so it comes along.
     """
@@ -66,7 +73,10 @@ def select_changes(
     if turn:
         index, where = "INDEXED BY committed_turn", " AND turn = ?"
         values.append(to_bytes(turn))
-    if call != "":
+    if isinstance(call, tuple):
+        index, where = "NOT INDEXED", f"{where} AND seq IN (SELECT value FROM json_each(?))"
+        values.append(json.dumps(call))
+    elif call != "":
         index = "NOT INDEXED"  # by its number
         # A call of others has changed what was recorded for any window of its group.
         where += (
@@ -88,9 +98,10 @@ def select_changes(
     return [seq for _, seq in chosen]
 
 
-def add_foreign(connection: sqlite3.Connection, chosen: list[int], call: str | int) -> list[int]:
+def add_foreign(connection: sqlite3.Connection, chosen: list[int], call: str | int | tuple[int, ...]) -> list[int]:
     """The same with what others changed since, outside every call; also a single such change, by its number."""
-    first = chosen or [number for number in [_parse_number(call) if call != "" else None] if number]
+    named = call if isinstance(call, tuple) else (_parse_number(call),)
+    first = chosen or [number for number in named if number]
     rows = connection.execute(
         "SELECT place, seq FROM committed WHERE kind = 'change' AND NOT undone AND"
         f" (seq IN ({','.join('?' * len(chosen))}) OR (seq IN (SELECT seq FROM adopted WHERE together IS NULL)"

@@ -146,15 +146,15 @@ class Journal(Protocol):
         session: str,
         *,
         undone: bool | None,
-        call: str | int = "",
+        call: str | int | tuple[int, ...] = "",
         turn: str = "",
         last: int | None = None,
         with_foreign: bool = False,
     ) -> Sequence[JournalEntry]:
         """The calls that changed files, in the order of time: one that was redone comes where its last redo is.
 
-        `call` is an id, or a number in the journal, `7` or `"#7"`. Undos and redos are not among them. With
-        `undone=False`, what others changed while the same calls ran comes along: it is undone together.
+        `call` is an id, or a number in the journal, `7` or `"#7"`, or several numbers. Undos and redos are not among
+        them. With `undone=False`, what others changed while the same calls ran comes along: it is undone together.
         `with_foreign` adds what was changed since, outside every call.
         """
         ...
