@@ -10,6 +10,9 @@ from click.testing import CliRunner
 
 from handhold.backends.shell.sandbox_support import detect_sandbox_support
 from handhold.cli.commands import handhold
+from handhold.cli.doctor import check_analysis, format_verdict, list_installs
+from handhold.core.errors import ExtraMissing
+from handhold.core.policy import shell
 
 contained = pytest.mark.skipif(
     detect_sandbox_support().bubblewrap is None, reason="nothing confines commands on this machine"
@@ -164,3 +167,16 @@ def test_e4_what_cannot_be_removed_is_told(tmp_path: Path):
 
 def test_e4_a_clean_workspace_is_not_mentioned(tmp_path: Path):
     assert "Empty folders" not in CliRunner().invoke(handhold, ["doctor", "--root", str(tmp_path)]).output
+
+
+def test_n15_without_the_analysis_of_commands_it_says_that_each_needs_approval(monkeypatch: pytest.MonkeyPatch):
+    def analyze(*_: object) -> None:
+        raise ExtraMissing("shell")
+
+    monkeypatch.setattr(shell, "analyze_command", analyze)
+    found = check_analysis("/")
+    assert (found.holds, "handhold[shell]" in found.detail) == (False, True)
+    assert any(
+        "each command needs approval" in line for line in format_verdict(detect_sandbox_support(), [found], "all")
+    )
+    assert list(list_installs([found])) == ["pip install 'handhold[shell]'"]

@@ -17,7 +17,7 @@ from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as delete_leftovers
 from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
-from handhold.core.errors import ToolError
+from handhold.core.errors import ExtraMissing, ToolError
 from handhold.core.ports.hub_link import HubStatus
 from handhold.core.text.display_text import escape_invisible
 from handhold.hooks.events import HOOK_DIALECTS
@@ -47,6 +47,9 @@ CHECKS = {
     "network": CheckInfo("a command has no network access unless you allow it"),
     "capabilities": CheckInfo("a command cannot gain privileges"),
     "command": CheckInfo("a trial command starts, with hidden and masked paths in place"),
+    "command analysis": CheckInfo(
+        "commands are told apart; without it, each one needs approval", "pip install 'handhold[shell]'"
+    ),
     "system-call filter": CheckInfo("blocks system calls that builds and tests do not need"),
     "overlay": CheckInfo("changes are reviewed before they are applied, and can be undone", INSTALL_SHELL),
     "broker": CheckInfo(
@@ -191,6 +194,7 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
         yield from check_inside(found.path)
         yield check_command(root)
         yield check_overlay(found.path, root)
+    yield check_analysis(root)
     yield CheckResult(
         "Landlock", support.has_landlock, f"version {support.landlock}" if support.landlock else "not in this kernel"
     )
@@ -248,6 +252,16 @@ def check_command(root: str) -> CheckResult:
                 return CheckResult("command", holds=False, detail=f"timed out after {TRIAL_TIMEOUT_SECONDS} s")
     trouble = done.stderr.decode("utf-8", "replace").strip()
     return CheckResult("command", not done.returncode, trouble or ("ran" if not done.returncode else "failed"))
+
+
+def check_analysis(root: str) -> CheckResult:
+    from handhold.core.policy.shell import ShellContext, analyze_command
+
+    try:
+        analyze_command("true", ShellContext((root,), root, ""))
+        return CheckResult("command analysis", holds=True, detail="by the grammar of the shell")
+    except ExtraMissing as missing:
+        return CheckResult("command analysis", holds=False, detail=f"handhold[{missing.extra}] is not installed")
 
 
 def check_overlay(bwrap: str, root: str) -> CheckResult:
@@ -313,17 +327,17 @@ def format_verdict(support: "SandboxSupport", findings: Sequence[CheckResult], u
     elif support.broker:
         text, colour = "Commands are held by the broker, without namespaces, and their changes can be undone.", "green"
     elif support.bubblewrap is None:
-        text = "Commands cannot be sandboxed here. They are refused unless you choose another --shell."
-        colour = "red"
+        text, colour = "Commands cannot be sandboxed here. They are refused unless you choose another --shell.", "red"
     elif undo == "all":
         text, colour = "Commands run in a sandbox, and their changes can be undone.", "green"
     else:
         text = (
             "Commands run in a sandbox but write to your files directly, which cannot be undone: each needs approval."
-            " Changes of file tools can be undone."
         )
         colour = "yellow"
     yield colour_text(text, colour)
+    if any(each.what == "command analysis" and not each.holds for each in findings):
+        yield colour_text("But each command needs approval, because it cannot be analyzed.", "yellow")
     if support.bubblewrap and not support.broker and not support.has_landlock:
         yield "Without Landlock, only the sandbox's mounts limit what commands can write."
 

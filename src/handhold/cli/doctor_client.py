@@ -99,7 +99,9 @@ def check_configuration(name: str) -> Iterator[ClientCheck]:
     found = [file for each, is_project in scopes if has_server(each, file := locate(each.place, is_project=is_project))]
     yield ClientCheck("the server", bool(found), found[0] if found else "in no configuration; run `handhold install`")
     program = find_on_path("handhold")
-    yield ClientCheck("handhold on the PATH", bool(program), program or "not found")
+    on_path = find_on_path("handhold", only_path=True)
+    elsewhere = f"only in {os.path.dirname(program)}, where the client does not look" if program else "not found"
+    yield ClientCheck("handhold on the PATH", bool(on_path), on_path or elsewhere)
     if program:
         yield check_server(program)
     files = [file for each, is_project in scopes if (file := find_hooks(name, each, is_project=is_project))]

@@ -14,6 +14,7 @@ import click
 from handhold.cli import options
 from handhold.cli.clients import CLIENTS, ConfigPlace, MCPClient
 from handhold.cli.config_steps import Member, Step, apply_steps
+from handhold.cli.programs import find_on_path
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.recording_hooks import build_hook_steps
 from handhold.cli.terminal import colour_diff_line
@@ -187,8 +188,6 @@ def install(
 
 def get_program(*, is_shared: bool) -> str:
     """The bare name in a shared project file; the full path in a user file, as the client may have another PATH."""
-    from handhold.cli.programs import find_on_path
-
     return "handhold" if is_shared else find_on_path("handhold") or "handhold"
 
 
@@ -327,6 +326,9 @@ def describe_installation(target: InstallTarget, tools: int) -> list[str]:
         step in steps for _, step in target.client.only for steps in target.steps.values()
     ):
         lines.append(target.client.only_rest)
+    if not os.path.isabs(target.command[0]) and not find_on_path(target.command[0], only_path=True):
+        found = os.path.dirname(find_on_path(target.command[0]))
+        lines.append(f"handhold is not on your PATH: add {found} to it, or {title} does not find it.")
     lines.append(f"Next: {target.next_step or f'restart {title}.'}")
     lines.append(
         f"To remove it: {' '.join(['handhold install', target.client_name, *target.scope.split(), '--remove'])}"
