@@ -44,6 +44,7 @@ RUNS = {  # by command and the option that selects the output, in this order
     ("approve", ""): [],
     ("approve", "ID"): [ID, "--yes"],
     ("explain", ""): ["--path", "vendor/a.py"],
+    ("allow", ""): ["example.org"],
     ("trust", ""): [],
     ("trust", "--forget"): ["--forget"],
     ("install", ""): ["claude-code"],

@@ -54,7 +54,7 @@ def test_c95_n3_a_yes_runs_it_and_the_mode_open_agrees_to_all(ws: Path):
 
 def test_c95_n3_in_the_background_only_the_broker_needs_no_question(ws: Path, held_by: HeldBy):  # noqa: F811
     with Toolbox.open(ws, state=ws.parent / "state", settings=False) as box:
-        reply = box.call("bash", {"command": "sleep 0.1", "background": True})
+        reply = box.call("bash", {"command": "sleep 0.1; rm -f keep.txt", "background": True})
     if held_by == "broker":
         assert reply.ok, reply.text
     else:
