@@ -14,7 +14,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -295,23 +294,20 @@ def append(target: Target, token: str, calls: list[tuple[str, int, str]], at_onc
             previous, record = sha256(lines[-1]).digest(), record + len(lines)
 
 
-def measure(attacks: list[str], seconds: float, rounds: int) -> list[Comparison]:
-    with started() as target:
-        return [compare(target, each, seconds, rounds) for each in attacks]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("attacks", nargs="*", metavar="ATTACK", help=", ".join(ATTACKS))
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    for each in measure(given.attacks or list(ATTACKS), given.seconds, given.rounds):
-        print(
-            f"{each.attack}: p99 {1000 * each.calm:.1f} ms, attacked {1000 * each.attacked:.1f} ms,"
-            f" {each.ratio:.1f} times; {each.errors} of {each.requests} requests failed"
-        )
-        sys.stdout.flush()
+    with started() as target:
+        for attack in given.attacks or list(ATTACKS):
+            found = compare(target, attack, given.seconds, given.rounds)
+            print(
+                f"{attack}: p99 {1000 * found.calm:.1f} ms, attacked {1000 * found.attacked:.1f} ms,"
+                f" {found.ratio:.1f} times; {found.errors} of {found.requests} requests failed",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":
