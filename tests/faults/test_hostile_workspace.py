@@ -77,7 +77,6 @@ def use_watch_and_undo(ws: HostileWorkspace) -> None:
     (ws.root / "src/b.py").write_text("def b():\n    return 2\n")
     ws.handhold("adopt", "src/b.py")
     ws.handhold("diff")
-    ws.handhold("log")
     assert ws.handhold("undo").returncode in (0, 1)
 
 
