@@ -113,6 +113,7 @@ nightly:
     step "just bench-search" just bench-search
     step "just growth" just growth
     step "just mutate-sources --dialect tiny" just mutate-sources --dialect tiny
+    step "just mutate-contract" just mutate-contract
     printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
     exit $failed
 
@@ -248,9 +249,14 @@ crash-full:
 sources *args:
     "{{bin}}/python" checks/sources.py "$@"
 
-# Change each prescribed string of a dialect by one letter and expect a test to fail. Long: just mutate-sources --dialect tiny
+# Change each prescribed string of a dialect by one letter, and what the dialect does, and expect a test to fail. Long: just mutate-sources --dialect tiny
 mutate-sources *args:
+    "{{bin}}/python" checks/mutate_behaviour.py "$@"
     "{{bin}}/python" checks/mutate_sources.py "$@"
+
+# Change the code in small ways and expect the test of each requirement of docs/contract.md to notice: just mutate-contract --source 004
+mutate-contract *args:
+    "{{bin}}/python" checks/mutate_contract.py "$@"
 
 # Install the wheel and the source archive on every Python found, plain and with each extra, and list the licences.
 installs *args:

@@ -30,7 +30,8 @@ INTRODUCTION = """\
 Five of the dialects follow published documents: the sources 000 to 004. This page lists what each requires, in our own
 words, and the test or scenario that shows it. Where we differ, the row says why. The page is generated from
 `tests/sources/requirements/` by `checks/contract.py`; `tests/sources/` also has the prescribed texts, extracted by
-`checks/sources.py`.
+`checks/sources.py`. Every night the code is changed in small ways, and the test of each requirement that is met must
+notice (`just mutate-contract`).
 """
 
 Row = Mapping[str, str]

@@ -141,6 +141,10 @@ def test_success_is_json(box: Toolbox):
     assert written == json.dumps(named(facts, source("write.done")), indent=indent)
 
 
+def test_a_path_is_confirmed_in_its_own_letters(box: Toolbox):
+    assert '"path": "/ws/é字.txt"' in box.call("write_file", {"file_path": "é字.txt", "content": ""}).text
+
+
 def named(facts: dict[str, object], literal: list[str]) -> dict[str, object]:
     """Those of these facts that a literal of the source names, in its order."""
     return {name: facts[name] for name in literal if name in facts}
@@ -260,6 +264,7 @@ def test_s5_a_command_runs_and_a_long_one_is_kept(tmp_path: Path):
         text = here.call("bash", {"command": "seq 100000"}).text
         handle = text.rpartition("[完整输出: ")[2].removesuffix("]")
         assert text.startswith("1\n2\n3\n")
+        assert "\n10000\n" in text  # its beginning, not its ends
         assert here.call("read_file", {"file_path": handle, "limit": 2}).text.startswith("     1→1\n     2→2")
 
 

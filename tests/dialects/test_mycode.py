@@ -426,4 +426,7 @@ def test_names_and_arguments_are_the_sources():
 
 
 def test_a_nul_in_the_first_8_kb_makes_a_file_binary():
-    assert source("read.probe_kb") * 1024 == BINARY_PROBE_BYTES
+    probe = source("read.probe_kb") * 1024
+    assert probe == BINARY_PROBE_BYTES
+    box = Toolbox.in_memory({"a": b"x" * (probe - 1) + b"\0"}, dialect="mycode")
+    assert json.loads(box.call("Read", {"path": "a"}).text)["error"]["code"] == "BINARY_FILE"

@@ -221,6 +221,7 @@ def test_commands_are_told_as_the_seed_does(tmp_path: Path):
         assert failed.status == "success"
         long = here.call("bash", {"command": "seq 100000"}).text
         assert long.startswith("1\n2\n3\n")
+        assert "\n1000\n" in long  # its beginning, not its ends
         assert filled(source("bash.cut"), 8000) in long
         handle = long.rpartition("[完整输出: ")[2].split("]")[0]
         assert handle.startswith("/large_tool_results/")

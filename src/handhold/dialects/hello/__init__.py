@@ -14,6 +14,7 @@ from handhold.core.results import Result
 from handhold.dialects.base import BaseDialect, unhandled_tool_error
 from handhold.dialects.hello import messages
 
+FIRST_LINE = 1
 COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no limit
 MAX_PAGE_LINES = (
     messages.MAX_PAGE_CHARS // 8
@@ -49,8 +50,11 @@ class Hello(BaseDialect):
         match tool:
             case "read_file":
                 limit = normalize_limit(a.get("limit"))
-                limits = replace(LIMITS, lines=min(max(limit or 0, messages.DEFAULT_PAGE_LINES), MAX_PAGE_LINES))
-                return Read(path, limits, max(a.get("offset", 1), 1), limit)
+                limits = replace(
+                    LIMITS,
+                    lines=min(max(limit or messages.DEFAULT_PAGE_LINES, messages.DEFAULT_PAGE_LINES), MAX_PAGE_LINES),
+                )
+                return Read(path, limits, max(a.get("offset", FIRST_LINE), FIRST_LINE), limit)
             case "write_file":
                 return Write(path, a["content"])
             case "edit_file" if a["old_string"] == a["new_string"]:
