@@ -13,8 +13,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter_ns
 
+from handhold.backends.files.openat2 import PathResolver, choose_resolver
 from handhold.backends.files.roots import Roots
-from handhold.backends.files.workspace import PathResolver, choose_resolver
 
 DEEP = "src/package/module/deeper/file.py"
 CALLS = 50  # opens per round, for each way

@@ -363,7 +363,8 @@ class Forks:
             opened.callback(overlay.discard)
             merge = WorkspaceMerge(MountedFork(folder, self._state, lock), [root.real for root in roots], known, take)
             merge.fill({mount.real: mount.upper for mount in overlay.mounts}, include_ignored=include_ignored)
-            effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
+            with self._guard.judging():
+                effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
             if effects.conflicts:
                 paths = tuple(conflict.path for conflict in effects.conflicts)
                 raise MergeConflict(folder.name, paths, ("changed in the workspace just now",) * len(paths))

@@ -1,6 +1,7 @@
 """Files in memory, for reading. `MemoryView.files` may be changed by others at any time, as a disk may."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
 from posixpath import basename, dirname
@@ -91,6 +92,9 @@ class MemoryView:
             return FileStat(self.resolve(path), "directory", self._get_identity(name), DIRECTORY_MODE)
         return None
 
+    def trace(self, path: str) -> Sequence[str]:
+        return (self.resolve(path),)
+
     def is_writable(self, path: str) -> bool:
         return bool(self.resolve(path))
 
@@ -113,6 +117,14 @@ class MemoryView:
 
     def has_outside_link(self, path: str) -> bool:
         return False
+
+    def list_hard_links(self, path: str) -> Sequence[str]:
+        return ()
+
+    def link_names(
+        self, is_named: Callable[[str], bool], is_judged: Callable[[str], bool], spelled: Sequence[str]
+    ) -> "NoLinks":
+        return NoLinks()
 
     def hidden_paths(
         self, is_denied: Callable[[str], bool], *, tops: Sequence[str] | None = None, local_only: bool = False
@@ -215,6 +227,19 @@ class MemoryView:
         if status.kind == "directory":
             raise IsDirectory(path)
         return status
+
+
+class NoLinks:
+    """Implements the port LinkNames: in memory there are no links."""
+
+    def find(self, place: str) -> Sequence[str]:
+        return (place,)
+
+    def find_spelled(self, is_denied: Callable[[str], bool]) -> Sequence[str]:
+        return ()
+
+    def held(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,11 @@
 """Decides whether a command may run and a change may be committed: by the policy, and if it asks, by an approval."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from handhold.core.errors import Denied
 from handhold.core.plans import FileChange
+from handhold.core.policy.repositories import NO_OTHER_NAMES
 from handhold.core.ports.journal import Call, CallDecision
 from handhold.core.ports.policy import CommandAnalysis, Decision, Verdict
 from handhold.pipeline.allowed_hosts import make_host_key
@@ -80,19 +81,25 @@ class Authorizer:
         within: Sequence[str] = (),
         privileged: Sequence[str] = (),
         refused: Sequence[str] = (),
+        reached: Mapping[str, Sequence[str]] = NO_OTHER_NAMES,
         seq: int = 0,
     ) -> CallDecision:
-        """Called before a change set is committed. Denied or NotApproved if it must not be."""
-        findings = self._reviewer.review_changes(
-            files, by_command=bool(command), within=within, privileged=privileged, refused=refused
-        )
+        """Called before a change set is committed. Denied or NotApproved if it must not be.
+
+        `reached` has the names by which the call has reached places.
+        """
+        with self._session.workspace_policy.links.held():
+            findings = self._reviewer.review_changes(
+                files, by_command=bool(command), within=within, privileged=privileged, refused=refused, reached=reached
+            )
         return self._decide(ApprovalRequest(call, files, command, (), format_path, wait, seq=seq), findings)
 
     def authorize_reversal(
         self, call: Call, files: Sequence[FileChange], within: Sequence[FileChange], *, wait: WaitFor
     ) -> CallDecision:
         """Whether today's policy allows this undo or redo; `within` are the entries of folders that are moved whole."""
-        findings = self._reviewer.review_reversal(files, within)
+        with self._session.workspace_policy.links.held():
+            findings = self._reviewer.review_reversal(files, within)
         decision = self._decide(ApprovalRequest(call, files, "", (), str, wait), findings)
         return (
             decision

@@ -48,7 +48,12 @@ class ChangeCommitter:
             return self._session.format_requested_path(place, request)
 
         decision = self._authorizer.authorize_changes(
-            context.call, plan.files, format_path, wait=context.token.wait_for, seq=context.seq
+            context.call,
+            plan.files,
+            format_path,
+            wait=context.token.wait_for,
+            reached=self._find_other_names(request, plan.files),
+            seq=context.seq,
         )
         try:
             return self.commit(
@@ -56,6 +61,16 @@ class ChangeCommitter:
             )
         except Stale as stale:
             raise self._explain_stale(format_path(stale.path)) from None
+
+    def _find_other_names(self, request: Request, files: Sequence[FileChange]) -> Mapping[str, Sequence[str]]:
+        """The names by which the request has reached its files, and their hard links: these change, too."""
+        session = self._session
+        found = {names[0]: list(names) for names in map(session.view.reached_names, request.paths) if len(names) > 1}
+        for change in files:
+            if isinstance(change.before, InlineContent):
+                names = session.files.list_hard_links(change.path)
+                found.setdefault(change.path, [change.path]).extend(names)
+        return found
 
     def commit(
         self,

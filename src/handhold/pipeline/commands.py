@@ -120,7 +120,8 @@ class CommandRunner:
             try:
                 finished, decision = self._run_again_with_hosts(context, request, finished, decision, stack)
                 self._folder = finished.cwd
-                return self._conclude(context, request, finished, decision, started)
+                with self._session.workspace_policy.links.held():
+                    return self._conclude(context, request, finished, decision, started)
             except RunPaused:
                 self._paused.keep(context.call, finished, stack.pop_all())
                 raise

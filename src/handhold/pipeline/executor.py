@@ -108,7 +108,10 @@ class CallExecutor:
     def _dispatch(self, context: CallContext, request: Request) -> Reply:
         """Plan the request, then do what its plan needs."""
         with_io_timeout, token = self._session.files.with_io_timeout, context.token
-        plan, allowed = with_io_timeout(lambda: self._planner.plan(request), token.raise_if_cancelled)
+        with self._session.workspace_policy.links.held():
+            plan, allowed = with_io_timeout(lambda: self._planner.plan(request), token.raise_if_cancelled)
+            if isinstance(plan, Changes) and (files := tuple(change for change in plan if not change.is_noop)):
+                return self._changes().apply(context, request, replace(plan, files=files))
         match plan:
             case Command():
                 return self._commands().run(context, plan.request)
@@ -116,8 +119,6 @@ class CallExecutor:
                 return self._commands().restart(context, request, allowed)
             case JobAction():
                 return self._commands().answer_job(context, plan.request)
-            case Changes() if files := tuple(change for change in plan if not change.is_noop):
-                return self._changes().apply(context, request, replace(plan, files=files))
             case Answer() | Changes():
                 return self._answer(context, request, plan, allowed)
 

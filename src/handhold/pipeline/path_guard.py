@@ -1,6 +1,7 @@
 """Tells a shell which paths are masked, locked or need review, by the policy and the protected names."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from handhold.core.plans import ContentRef, Directory, FileChange
 from handhold.core.policy.modes import ModePolicy
@@ -17,6 +18,9 @@ class PolicyPathGuard:
     def __init__(self, session: Session, reviewer: PolicyReviewer) -> None:
         self._session = session
         self._reviewer = reviewer
+
+    def judging(self) -> AbstractContextManager[None]:
+        return self._session.workspace_policy.links.held()
 
     def needs_review(self, place: str) -> bool:
         """Whether a protected name or a rule covers this path."""

@@ -12,6 +12,7 @@ from handhold.core.results import GrepResult, Result
 from handhold.core.tools.grep import redact_hits
 from handhold.logs import log_swallowed
 from handhold.pipeline.session import Session
+from handhold.pipeline.workspace_policy import decide_names
 
 READ_REQUESTS = Read | ReadMany | SearchRequest  # requests that change nothing
 
@@ -43,10 +44,10 @@ class Planner:
         verb = Verb.READ if isinstance(request, READ_REQUESTS) else Verb.CHANGE
         allowed = None
         for path in request.paths:
-            place = files.resolve(path)
-            decision = policy.decide(verb, place)
+            names = self._session.view.reached_names(path)
+            decision = decide_names(policy, verb, names)
             if verb is Verb.CHANGE and decision.verdict is Verdict.DENY and files.stat(path) is None:
-                decision = policy.decide(Verb.CREATE, place)
+                decision = decide_names(policy, Verb.CREATE, names)
             if decision.verdict is Verdict.DENY:
                 raise Denied(path, decision.because, decision.rule, remedy=decision.remedy)
             if verb is Verb.CHANGE and not files.is_writable(path):

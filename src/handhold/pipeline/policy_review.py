@@ -3,16 +3,16 @@
 No person is asked here: `authorization.py` decides what to do with the findings.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from handhold.core.plans import Effects, FileChange, FolderMtime, InlineContent, StagedContent
-from handhold.core.policy.repositories import Repositories
+from handhold.core.policy.repositories import NO_OTHER_NAMES, Repositories
 from handhold.core.ports.policy import CommandAnalysis, Decision, Policy, Verb, Verdict
 from handhold.core.tools import run
 from handhold.pipeline.change_contents import ChangeContents
 from handhold.pipeline.session import Session
-from handhold.pipeline.workspace_policy import severity
+from handhold.pipeline.workspace_policy import decide_names, severity
 
 RUN_KEY, RUN_DIRECTLY_KEY = "run", "run-directly"  # how the keys of commands begin
 NO_UNDO_RULE = "no undo"  # asks about commands whose changes cannot be undone
@@ -82,14 +82,16 @@ class PolicyReviewer:
         within: Sequence[str],
         privileged: Sequence[str],
         refused: Sequence[str] = (),
+        reached: Mapping[str, Sequence[str]] = NO_OTHER_NAMES,
     ) -> list[PolicyFinding]:
         """`within` are places in folders that are created or deleted whole, which a rule or protected name may cover.
 
-        `refused` are places that the command would have changed, if a rule did not deny it.
+        `refused` are places that the command would have changed, if a rule did not deny it. `reached` has the names
+        by which the call has reached a place.
 
         `privileged` are files that would grant privileges to any user who runs them: they need approval in every mode.
         """
-        repositories = self._repositories(files)
+        repositories = replace(self._repositories(files), reached=reached)
         policy = self._command_policy if by_command else self._session.policy
         findings = [self._find(policy, run.classify_change(change), change.path, repositories) for change in files]
         findings += [
@@ -138,20 +140,25 @@ class PolicyReviewer:
 
         With `repositories`, a change in a git directory is judged by its content; otherwise by its name.
         """
-        decision = (policy or self._session.policy).decide(verb, place)
+        names = repositories.reached.get(place) if repositories else None
+        decision = decide_names(policy or self._session.policy, verb, names or (place,))
         if decision.verdict is not Verdict.DENY and (because := self._protected_because(place, repositories)):
             return Decision(Verdict.ASK, f"it is protected: {because}", "protected names", "built in")
         return decision
 
     def decide_path(self, verb: Verb, path: str) -> Decision:
         """The strictest decision about any of a file's names."""
-        decide = self._session.policy.decide if verb is Verb.READ else self.decide
-        return max((decide(verb, place) for place in self._session.view.iter_names(path)), key=severity)
+        names = list(self._session.view.iter_names(path))
+        if verb is Verb.READ:
+            return decide_names(self._session.policy, verb, names)
+        names += self._session.files.list_hard_links(path)
+        return max((self.decide(verb, name) for name in names), key=severity)
 
     def _protected_because(self, place: str, repositories: Repositories | None) -> str:
-        if repositories and (because := repositories.find_objection(place)) is not None:
-            return because
-        return self._protection.find_reason(place)
+        if repositories is None:
+            return self._protection.find_reason(place)
+        reasons = (repositories.judge(place, name) for name in repositories.find_names(place))
+        return next((because for because in reasons if because), "")
 
     def find_denial(self, place: str) -> PolicyFinding | None:
         """A rule that denies every change of a place to commands."""
@@ -171,7 +178,8 @@ class PolicyReviewer:
             (place, self.decide(verb, place, repositories, self._command_policy))
             for place, verb in run.classify_places(within, files)
         )
-        return tuple(dict.fromkeys(place for place, decision in decided if decision.verdict is not Verdict.ALLOW))
+        with self._session.workspace_policy.links.held():
+            return tuple(dict.fromkeys(place for place, decision in decided if decision.verdict is not Verdict.ALLOW))
 
     def allowed_times(self, effects: Effects) -> tuple[FolderMtime, ...]:
         """The folder times that a command may set: of folders that contain its changes, and of others it may change.
@@ -180,11 +188,12 @@ class PolicyReviewer:
         """
         around = {change.path.rpartition("/")[0] for change in effects.files}
         policy = self._command_policy
-        return tuple(
-            time
-            for time in effects.folder_mtimes
-            if time.path in around or self.decide(Verb.CHANGE, time.path, policy=policy).verdict is Verdict.ALLOW
-        )
+        with self._session.workspace_policy.links.held():
+            return tuple(
+                time
+                for time in effects.folder_mtimes
+                if time.path in around or self.decide(Verb.CHANGE, time.path, policy=policy).verdict is Verdict.ALLOW
+            )
 
     def is_set_apart(self, place: str, root: str) -> bool:
         """Whether a protected name or a stricter rule covers a place, so that it is reviewed apart from its folder."""
@@ -199,7 +208,8 @@ class PolicyReviewer:
         """
         if self._session.workspace_policy.is_locked(change.path):
             return True
-        return bool(self._repositories([change]).find_objection(change.path))
+        repositories = self._repositories([change])
+        return any(repositories.find_objection(change.path, name) for name in repositories.find_names(change.path))
 
 
 def make_finding(verb: Verb, place: str, decision: Decision) -> PolicyFinding:

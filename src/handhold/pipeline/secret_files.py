@@ -19,12 +19,13 @@ from handhold.core.plans import FileChange, StagedContent
 from handhold.core.policy.guarded_view import make_visibility_check
 from handhold.core.policy.modes import ModePolicy
 from handhold.core.policy.rule_policy import RulePolicy
-from handhold.core.ports.files import Files, HiddenPaths
+from handhold.core.ports.files import Files, HiddenPaths, LinkNames
 from handhold.core.ports.policy import Policy
 from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
 from handhold.core.text.redaction import Redaction
 from handhold.core.text.secrets import Secret, find_secrets
 from handhold.logs import log_swallowed
+from handhold.pipeline.checked_policy import judge_by_own_name
 
 MAX_SECRET_FILE_BYTES = 256 * 1024  # bytes read of a secret file
 MAX_SECRETS = 2_000  # per workspace
@@ -34,9 +35,10 @@ SEARCH_WAIT_SECONDS = 0.5  # how long a search waits for the list of secret file
 class SecretFiles:
     """The secret files of one workspace under one policy. Thread-safe."""
 
-    def __init__(self, files: Files, policy: Policy, hidden: HiddenPaths | None) -> None:
+    def __init__(self, files: Files, policy: Policy, hidden: HiddenPaths | None, links: LinkNames) -> None:
         """`hidden` has every path that file tools do not show."""
         self._files = files
+        self._links = links
         self._hidden = hidden
         self._all_rules = policy
         self.policy = policy.for_commands if isinstance(policy, RulePolicy) else policy
@@ -61,7 +63,11 @@ class SecretFiles:
 
     def masked_paths(self) -> Sequence[str]:
         """The places that a command may not read."""
-        return self.masked_hidden_paths.paths() if self.masked_hidden_paths else ()
+        if self.masked_hidden_paths is None:
+            return ()
+        is_visible = make_visibility_check(judge_by_own_name(self.policy))
+        spelled = self._links.find_spelled(lambda place: not is_visible(place))
+        return tuple(dict.fromkeys((*self.masked_hidden_paths.paths(), *spelled)))
 
     def find_denied_name(self, path: str, stat: FileStat) -> str | None:
         """A denied name of a file with several names.
@@ -181,6 +187,6 @@ def find_hidden_paths(files: Files, policy: Policy) -> HiddenPaths | None:
     """The files that a policy denies reading; None if it denies none."""
     if isinstance(policy, ModePolicy):
         return None
-    is_visible = make_visibility_check(policy)
+    is_visible = make_visibility_check(judge_by_own_name(policy))  # the search finds the links itself
     tops = policy.read_restricted_tops if isinstance(policy, RulePolicy) else None
     return files.hidden_paths(lambda place: not is_visible(place), tops=tops)

@@ -145,7 +145,7 @@ def hold_until(lock: Lock, until: float | None) -> Generator[None]:
 
 
 def read_head(path: str, count: int) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         return os.read(fd, count)
     finally:

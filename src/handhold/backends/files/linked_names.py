@@ -28,9 +28,11 @@ class LinkedNames:
 
     def has_outside_name(self, status: FileStat) -> bool:
         """Whether a file has a name that is not below the roots, or is on another mount."""
+        return status.link_count > 1 and len(self.find(status)) < status.link_count
+
+    def find(self, status: FileStat) -> Sequence[str]:
+        """The names of a file below the roots, on its own mount; not all if it has some in very many folders."""
         count, file_id = status.link_count, (status.identity.device, status.identity.inode)
-        if count == 1:
-            return False
         place, points = unescape_ambiguous(status.path), read_mount_points()
         mount = find_mount_point(place, points)
 
@@ -46,7 +48,7 @@ class LinkedNames:
             if len(self._known) >= MAX_KNOWN_FILES:
                 self._known.clear()
             self._known[file_id] = count, names
-        return len(names) < count
+        return names
 
     def _search(self, place: str, file_id: FileId) -> Iterator[str]:
         """The names of a file, those in its own folder first."""

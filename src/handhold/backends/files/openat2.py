@@ -9,12 +9,13 @@ import errno
 import os
 import struct
 from collections.abc import Sequence
+from typing import Protocol
 
 from handhold.backends.descriptor_pool import EXHAUSTED_ERRNOS, to_exhausted_error
 from handhold.backends.files.os_errors import to_tool_error
 from handhold.backends.files.roots import Root, RootedPath, Roots
 from handhold.backends.files.walk_resolver import BASE_OPEN_FLAGS, OpenedPath, WalkResolver
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, warn_once
 
 SYS_OPENAT2 = 437  # the same on every architecture except Alpha
 RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
@@ -121,3 +122,26 @@ def resolve_fd_path(fd: int, root: Root) -> str | None:
     if name == now:
         return root.real
     return root.prefix + name[len(now) + 1 :] if name.startswith(now + "/") else None
+
+
+class PathResolver(Protocol):
+    """Opens a path without leaving the roots."""
+
+    @property
+    def name(self) -> str: ...
+
+    def open(self, rooted: RootedPath, flags: int) -> OpenedPath: ...
+
+    def open_directory(self, root: Root, parts: Sequence[str]) -> int: ...
+
+
+def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:
+    """The kernel's resolver if available, unless one is requested by name."""
+    if resolver == "walk":
+        return WalkResolver(roots)
+    if is_available(roots.first):
+        return Openat2Resolver(roots)
+    if resolver == "openat2":
+        raise NotImplementedError("this kernel has no openat2, or forbids it")
+    warn_once("files", "The kernel does not offer openat2, so paths are resolved step by step, which is slower.")
+    return WalkResolver(roots)

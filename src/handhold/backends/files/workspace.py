@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from stat import S_IMODE
-from typing import Literal, Protocol, TypeVar
+from typing import Literal, TypeVar
 
 from handhold.backends.files import openat2
 from handhold.backends.files.commit import Committer
@@ -20,6 +20,7 @@ from handhold.backends.files.commit.entry_checks import is_current
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
 from handhold.backends.files.hidden_files import OpenHiddenFiles
+from handhold.backends.files.known_links import KnownLinks
 from handhold.backends.files.line_index import LineIndexCache
 from handhold.backends.files.line_pages import (
     CHUNK_BYTES,
@@ -32,11 +33,12 @@ from handhold.backends.files.line_pages import (
 from handhold.backends.files.linked_names import LinkedNames
 from handhold.backends.files.name_search import find_by_name, list_entries, list_folder
 from handhold.backends.files.os_errors import to_tool_error, translate_os_errors
+from handhold.backends.files.path_trace import trace_names
 from handhold.backends.files.root_scan import DenyCheck
 from handhold.backends.files.roots import Root, RootedPath, Roots, split_names, unescape_existing_names
 from handhold.backends.files.staged_files import StagedFiles
 from handhold.backends.files.staging_area import StagingArea
-from handhold.backends.files.walk_resolver import OpenedPath, WalkResolver
+from handhold.backends.files.walk_resolver import OpenedPath
 from handhold.backends.mounts import RemoteMounts
 from handhold.backends.state.state_folder import ensure_private_folder
 from handhold.core.errors import (
@@ -53,28 +55,17 @@ from handhold.core.errors import (
 from handhold.core.facts import DeclaredEncoding, FileHead, FileIdentity, FileSnapshot, FileStat, FolderEntry, Page
 from handhold.core.plans import Content, FileChange, FolderMtime, StagedContent, digest
 from handhold.core.ports.contents import ContentStore
-from handhold.core.ports.files import MAX_EDITABLE_BYTES, RESULTS_PATH, HiddenPaths, Transaction
+from handhold.core.ports.files import MAX_EDITABLE_BYTES, RESULTS_PATH, HiddenPaths, LinkNames, Transaction
 from handhold.core.ports.journal import IncompleteTransaction
 from handhold.core.text.path_escaping import escape_ambiguous
 from handhold.core.text.suggestions import find_similar_paths
-from handhold.logs import log_swallowed, warn_once
+from handhold.logs import log_swallowed
 
 TAIL_READ_BYTES = 4096  # read after the end: a larger buffer takes longer to allocate than to fill
 MAX_SIBLING_NAMES = 2_000  # names in a directory that are compared with a missing one
 MAX_UNKNOWN_SIZE_BYTES = 8 * 1024 * 1024  # for a file that does not report its size
 
 T = TypeVar("T")
-
-
-class PathResolver(Protocol):
-    """Opens a path without leaving the roots."""
-
-    @property
-    def name(self) -> str: ...
-
-    def open(self, rooted: RootedPath, flags: int) -> OpenedPath: ...
-
-    def open_directory(self, root: Root, parts: Sequence[str]) -> int: ...
 
 
 class Workspace:
@@ -94,7 +85,7 @@ class Workspace:
         given = [(root, True) for root in roots] + [(root, False) for root in read_only]
         self._roots = Roots.open(given, {RESULTS_PATH: ensure_private_folder(state / "results")} if state else {})
         try:
-            self._resolver = choose_resolver(resolver, self._roots)
+            self._resolver = openat2.choose_resolver(resolver, self._roots)
         except BaseException:
             self._roots.close()
             raise
@@ -139,6 +130,10 @@ class Workspace:
             links = 1 if kind == "directory" else status.st_nlink
             return FileStat(opened.place, kind, identity_of(status), S_IMODE(status.st_mode), links)
 
+    def trace(self, path: str) -> Sequence[str]:
+        rooted = self._roots.parse_path(unescape_existing_names(path, self._exists))
+        return tuple(map(escape_ambiguous, trace_names(self._roots, rooted)))
+
     def is_writable(self, path: str) -> bool:
         return self.find_root(self.resolve(path)).writable
 
@@ -160,6 +155,17 @@ class Workspace:
     def has_outside_link(self, path: str) -> bool:
         status = self.stat(path)
         return status is not None and self._linked_names.has_outside_name(status)
+
+    def list_hard_links(self, path: str) -> Sequence[str]:
+        status = self.stat(path)
+        if status is None or status.link_count == 1:
+            return ()
+        return tuple(map(escape_ambiguous, self._linked_names.find(status)))
+
+    def link_names(
+        self, is_named: Callable[[str], bool], is_judged: Callable[[str], bool], spelled: Sequence[str]
+    ) -> LinkNames:
+        return KnownLinks(self._roots.all, is_named, is_judged, spelled)
 
     def hidden_paths(
         self, is_denied: DenyCheck, *, tops: Sequence[str] | None = None, local_only: bool = False
@@ -385,15 +391,3 @@ class Workspace:
             return None
         found = islice(list_folder(parts, partial(self._resolver.open_directory, root)), MAX_SIBLING_NAMES)
         return [name for name, _ in found]
-
-
-def choose_resolver(resolver: str | None, roots: Roots) -> PathResolver:
-    """The kernel's resolver if available, unless one is requested by name."""
-    if resolver == "walk":
-        return WalkResolver(roots)
-    if openat2.is_available(roots.first):
-        return openat2.Openat2Resolver(roots)
-    if resolver == "openat2":
-        raise NotImplementedError("this kernel has no openat2, or forbids it")
-    warn_once("files", "The kernel does not offer openat2, so paths are resolved step by step, which is slower.")
-    return WalkResolver(roots)

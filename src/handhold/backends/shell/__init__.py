@@ -218,7 +218,8 @@ class SandboxedShell:
                 effects = Effects()
                 if not exit_status.cancelled:
                     try:
-                        effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
+                        with self._guard.judging():
+                            effects = overlay.collect_effects(self._guard.needs_review, self._guard.is_masked)
                     except NoShell:
                         if not exit_status.timed_out:  # a broker that is terminated may not have started the command
                             raise
@@ -412,7 +413,7 @@ class SandboxedShell:
         """The roots themselves, outer ones first."""
         if self._sandbox.broker:
             places = self._roots, self._get_staging_area, self._results.folder, self._is_alone
-            return start_brokered_job(*places, stack, self._guard.needs_review, commit, outcome).mounts
+            return start_brokered_job(*places, stack, self._guard, commit, outcome).mounts
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 

@@ -14,7 +14,7 @@ from handhold.backends.shell.brokered_run import BrokeredRun
 from handhold.backends.shell.jobs import JobOutcome
 from handhold.backends.shell.overlay import OverlayUnavailable
 from handhold.core.errors import NoShell, ToolError
-from handhold.core.ports.shell import CommitJob
+from handhold.core.ports.shell import CommitJob, PathGuard
 from handhold.core.text.path_escaping import escape_path
 from handhold.logs import warn_once
 
@@ -27,7 +27,7 @@ def start_brokered_job(
     scratch: Path,
     is_alone: Callable[[], bool],
     stack: ExitStack,
-    needs_review: Callable[[str], bool],
+    guard: PathGuard,
     commit: CommitJob | None,
     outcome: JobOutcome | None,
 ) -> BrokeredRun:
@@ -38,17 +38,19 @@ def start_brokered_job(
         raise NoShell(f"commands cannot be brokered: {error.reason}") from None
     stack.callback(run.release)
     if commit and outcome:
-        stack.callback(conclude_job, run, needs_review, commit, outcome)
+        stack.callback(conclude_job, run, guard, commit, outcome)
     return run
 
 
-def conclude_job(run: BrokeredRun, needs_review: Callable[[str], bool], commit: CommitJob, outcome: JobOutcome) -> None:
+def conclude_job(run: BrokeredRun, guard: PathGuard, commit: CommitJob, outcome: JobOutcome) -> None:
     """Record what it changed. Never raises: the command has ended, and its output must stay readable."""
     became = "stay, but cannot be undone"
     try:
         run.recall()
         became = "were rolled back"
-        effects = commit(run.collect_effects(needs_review), run.set_aside)
+        with guard.judging():
+            effects = run.collect_effects(guard.needs_review)
+        effects = commit(effects, run.set_aside)
     except ToolError as error:
         reason = f"its changes {became}, because they could not be recorded: {error}"
         warn_once("shell", f"A background command ended, but {reason}")

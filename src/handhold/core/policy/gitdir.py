@@ -30,6 +30,9 @@ OBEYED_PATHS: tuple[str, ...] = (
 )
 """Paths that are checked when a plain folder becomes a git directory."""
 
+OBEYED_FOLDERS = ("hooks", "info", "objects", "objects/info", "refs", "branches", "remotes", "modules", "worktrees")
+"""Folders that are checked as well: one of them may be a link."""
+
 _DATA_PATH = re.compile(
     r"(?:head|[a-z_]+_head|merge_[a-z_]+|bisect_[a-z_]+|notes_merge_[a-z_]+|auto_merge|squash_msg|[a-z]+_editmsg"
     r"|edit_description|index|sharedindex\.[0-9a-f]+|packed-refs|shallow|gc\.(?:pid|log)|description)(?:\.lock|\.new)?"

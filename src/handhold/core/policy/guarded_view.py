@@ -3,7 +3,7 @@
 So no plan or error message can reveal a denied path, and no tool can bypass the read tracker.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -218,26 +218,38 @@ class GuardedView:
         """File metadata at `path`. Raise Denied if any of its names is denied: its place, a link that leads there, or a
         hard link."""
         stat = self.files.stat(path)
-        for place in self._iter_names(path, stat):
-            self._check_readable(path, place)
+        if self.hidden_paths is not None:
+            for place in self._iter_names(path, stat):
+                self._check_readable(path, place)
         return stat
 
     def iter_names(self, path: str) -> Iterator[str]:
-        """All places that a path stands for, including links and hard links."""
-        return self._iter_names(path, self.files.stat(path) if self.hidden_paths else None)
+        """The place of a path, and every other name by which it leads there: as asked, after each link, hard links.
+
+        What else links are known to lead there is for the policy to find.
+        """
+        return self._iter_names(path, self.files.stat(path))
 
     def _iter_names(self, path: str, stat: FileStat | None) -> Iterator[str]:
         place = stat.path if stat else self.files.resolve(path)
-        yield place
-        if self.hidden_paths is None or place in self.files.roots:
+        if place in self.files.roots:
+            yield place
             return
-        if (
-            place not in (path, self._first_root_prefix + path)
-            and (unfollowed := self._resolve_nofollow(path)) != place
-        ):
-            yield unfollowed
+        yield from self._trace(path, place)
         if stat and stat.link_count > 1 and (denied := self.find_denied_name(path, stat)):
             yield escape_ambiguous(denied)
+
+    def reached_names(self, path: str) -> Sequence[str]:
+        """The place of a path, and every other name by which it leads there: as asked, and after each link."""
+        return self._trace(path, self.files.resolve(path))
+
+    def _trace(self, path: str, place: str) -> Sequence[str]:
+        if place in (path, self._first_root_prefix + path) or place in self.files.roots:
+            return (place,)
+        names = self.files.trace(path)
+        if names[0] != place:  # a link was retargeted meanwhile
+            raise ChangedDuringRead(path)
+        return names
 
     def _check_read(self, path: str, stat: FileStat | None, read: FileHead | FileSnapshot | Page) -> None:
         """Raise Denied, or ChangedDuringRead, if what was read is not the file that was checked before.

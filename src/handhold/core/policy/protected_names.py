@@ -14,11 +14,12 @@ Our own code is protected wherever it is: it runs outside the sandbox.
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from handhold.core.policy import gitdir
+from handhold.core.text.path_escaping import unescape_ambiguous
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,8 @@ class Protection:
 
     roots: Sequence[str]
     own_code: Sequence[str] = ()
+    find_names: Callable[[str], Sequence[str]] = field(default=lambda place: (place,), compare=False)
+    """By which names a place is judged."""
 
     @cached_property
     def _root_prefixes(self) -> list[str]:
@@ -174,7 +177,11 @@ class Protection:
         return relative_path is not None and not is_dependency(relative_path)
 
     def find_reason(self, place: str) -> str:
-        """Why a canonical place is protected by its name; empty if it is not."""
+        """Why a canonical place is protected by one of its names; empty if it is not."""
+        reasons = map(self.find_reason_by_name, self.find_names(unescape_ambiguous(place)))
+        return next((because for because in reasons if because), "")
+
+    def find_reason_by_name(self, place: str) -> str:
         if any(place == own or place.startswith(f"{own}/") for own in self.own_code):
             return OWN_CODE_REASON
         relative_path = self.relative_to_root(place)
@@ -182,3 +189,6 @@ class Protection:
 
     def covers(self, place: str) -> bool:
         return bool(self.find_reason(place))
+
+    def covers_name(self, place: str) -> bool:
+        return bool(self.find_reason_by_name(place))

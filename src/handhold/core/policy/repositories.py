@@ -5,9 +5,10 @@ a change is judged by the state it leaves behind: what is on disk, with all chan
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from posixpath import normpath
+from types import MappingProxyType
 from typing import Protocol
 
 from handhold.core.errors import ToolError
@@ -16,7 +17,9 @@ from handhold.core.policy import gitdir
 from handhold.core.policy.gitdir import GitEntryState
 from handhold.core.policy.protected_names import Protection
 from handhold.core.ports.files import FileView
-from handhold.core.text.path_escaping import escape_ambiguous
+from handhold.core.text.path_escaping import escape_ambiguous, unescape_ambiguous
+
+NO_OTHER_NAMES: Mapping[str, Sequence[str]] = MappingProxyType({})
 
 
 class StagedContentSource(Protocol):
@@ -37,23 +40,38 @@ class Repositories:
     source: StagedContentSource
     protection: Protection
     changes: Sequence[FileChange]
+    reached: Mapping[str, Sequence[str]] = field(
+        default_factory=lambda: NO_OTHER_NAMES
+    )  # the names by which the call has reached a place
 
-    def find_objection(self, place: str) -> str | None:
-        """Why the change at a place needs approval; empty if it is harmless, None if no git directory is involved."""
-        relative_path = self.protection.relative_to_root(place)
+    def find_names(self, place: str) -> Sequence[str]:
+        """Every name by which the change at a place is judged."""
+        names = self.reached.get(place) or (place,)
+        known = (map(escape_ambiguous, self.protection.find_names(unescape_ambiguous(name))) for name in names)
+        return tuple(dict.fromkeys(name for found in known for name in found))
+
+    def judge(self, place: str, name: str) -> str:
+        """Why the change at a place needs approval under one of its names; empty if it does not."""
+        because = self.find_objection(place, name)
+        return self.protection.find_reason_by_name(name) if because is None else because
+
+    def find_objection(self, place: str, name: str) -> str | None:
+        """Why the change at a place needs approval under one of its names; empty if it is harmless, None if no git
+        directory is involved."""
+        relative_path = self.protection.relative_to_root(name)
         if relative_path is None:
             return None
-        root = place[: len(place) - len(relative_path)]
+        root = name[: len(name) - len(relative_path)]
         states = self.get_state_before(place), self.get_state_after(place)
         if in_gitdir := gitdir.split_gitdir(relative_path):
-            return self._check_entry(place.removesuffix(f"/{in_gitdir[1]}"), in_gitdir[1], *states)
+            return self._check_entry(name.removesuffix(f"/{in_gitdir[1]}"), in_gitdir[1], *states)
         parts = relative_path.split("/")
         for depth in range(len(parts)):
             folder = (root + "/".join(parts[:depth])).rstrip("/")
             if not self._is_gitdir(folder, self.get_state_after, self._gitdir_after_cache):
                 continue
             is_new = not self._is_gitdir(folder, self.get_state_before, self._gitdir_before_cache)
-            because = self._check_new_gitdir(folder) if is_new else self._check_tree_entries(folder, place)
+            because = self._check_new_gitdir(folder) if is_new else self._check_tree_entries(folder, place, name)
             return because or self._check_entry(folder, "/".join(parts[depth:]), *states)
         return None
 
@@ -67,21 +85,24 @@ class Repositories:
         if folder not in self._new_gitdir_cache:
             states = (
                 (relative_path, self.get_state_after(f"{folder}/{relative_path}"))
-                for relative_path in gitdir.OBEYED_PATHS
+                for relative_path in (*gitdir.OBEYED_FOLDERS, *gitdir.OBEYED_PATHS)
             )
             objections = (
                 self._check_entry(folder, relative_path, None, side) for relative_path, side in states if side
             )
             self._new_gitdir_cache[folder] = next(filter(None, objections), "") or self._check_tree_entries(
-                folder, folder
+                folder, folder, folder
             )
         return self._new_gitdir_cache[folder]
 
-    def _check_tree_entries(self, folder: str, place: str) -> str:
-        """Check a folder that is added or removed as a whole, entry by entry."""
+    def _check_tree_entries(self, folder: str, place: str, name: str) -> str:
+        """Check a folder that is added or removed as a whole, entry by entry, under one of its names."""
         objections = (
             self._check_entry(
-                folder, entry.removeprefix(f"{folder}/"), self.get_state_before(entry), self.get_state_after(entry)
+                folder,
+                (name + entry[len(place) :]).removeprefix(f"{folder}/"),
+                self.get_state_before(entry),
+                self.get_state_after(entry),
             )
             for entry in self._list_entries(place)
         )

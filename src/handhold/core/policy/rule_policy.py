@@ -7,12 +7,16 @@ from functools import cached_property
 
 from handhold.core.choices import Secrets
 from handhold.core.policy.modes import ModePolicy, is_judged_by_effects
-from handhold.core.policy.path_patterns import PathPatterns, escape_glob
+from handhold.core.policy.path_patterns import PathPatterns, escape_glob, find_fixed_tops
 from handhold.core.policy.rules import PATH_VERBS, SEVERITY, ResolvedRule, RuleSet
 from handhold.core.ports.policy import CommandAnalysis, Decision, Verb, Verdict
 from handhold.core.text.path_escaping import escape_path, unescape_ambiguous
 
 _SURROGATES = re.compile("[\ud800-\udfff]")  # undecodable bytes, which TOML cannot represent
+
+
+def name_only(place: str) -> Sequence[str]:
+    return (place,)
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ class RulePolicy:
     ignore_case: bool = False  # whether the file system is case-insensitive
     secrets: Secrets = "usable"
     user_file: str = ""  # where the user writes rules; empty: only in code
+    find_names: Callable[[str], Sequence[str]] = field(default=name_only, compare=False)  # by which a place is judged
     warnings: tuple[str, ...] = field(
         default=(), compare=False
     )  # about settings that do not apply, such as untrusted allow rules
@@ -79,15 +84,37 @@ class RulePolicy:
             )
         if verb is Verb.RUN:
             raise ValueError("a command is decided as a whole: use decide_command")
-        place = unescape_ambiguous(target)
+        decisions = (self._decide_by_name(verb, name) for name in self.find_names(unescape_ambiguous(target)))
+        return max(decisions, key=lambda each: SEVERITY[each.verdict])  # the first of several
+
+    def _decide_by_name(self, verb: Verb, place: str) -> Decision:
         if not self._ruled_paths.covers(place):
-            return self.mode.decide(verb, target)
+            return self.mode.decide(verb, place)
         hits = [each for each in self._rules_by_verb[verb] if each.covers_path(place)]
-        decision = self._decide_by_rules(hits, self.mode.decide(verb, target), remedy=(verb, place))
+        decision = self._decide_by_rules(hits, self.mode.decide(verb, place), remedy=(verb, place))
         return replace_ask_with_deny(decision) if verb is Verb.READ else decision
 
     def has_rule_for(self, place: str) -> bool:
-        return self._ruled_paths.covers(unescape_ambiguous(place))
+        return any(map(self._ruled_paths.covers, self.find_names(unescape_ambiguous(place))))
+
+    @property
+    def by_name(self) -> "RulePolicy":
+        return replace(self, find_names=name_only)
+
+    @cached_property
+    def is_restricted(self) -> Callable[[str], bool]:
+        """Whether a rule that asks or denies covers a path, by its name only."""
+        return self._merge_patterns(self._restricting_rules).covers
+
+    @cached_property
+    def spelled_paths(self) -> tuple[str, ...]:
+        """The paths that these rules spell out, as far as there is no wildcard."""
+        found = (
+            find_fixed_tops([pattern], each.roots, self.home) or ()
+            for each in self._restricting_rules
+            for pattern in each.rule.paths
+        )
+        return tuple(dict.fromkeys(path for paths in found for path in paths))
 
     @cached_property
     def read_rules_key(self) -> str:
@@ -113,7 +140,12 @@ class RulePolicy:
             hits = [each for each in read_rules if each.covers_path(place)]
             return self._decide_by_rules(hits, by_mode).verdict is Verdict.ALLOW
 
-        return lambda place: not may_be_restricted(place) or is_allowed(place)
+        def is_visible_name(name: str) -> bool:
+            return not may_be_restricted(name) or is_allowed(name)
+
+        if (find_names := self.find_names) is name_only:
+            return is_visible_name
+        return lambda place: all(map(is_visible_name, find_names(place)))
 
     @cached_property
     def _rules_by_verb(self) -> dict[Verb, list[ResolvedRule]]:
@@ -128,7 +160,15 @@ class RulePolicy:
     @cached_property
     def _ruled_paths(self) -> PathPatterns:
         """All places that rules may concern, to skip the others quickly."""
-        return self._merge_patterns([each for verb in PATH_VERBS for each in self._rules_by_verb[verb]])
+        return self._merge_patterns(self._path_rules)
+
+    @cached_property
+    def _path_rules(self) -> list[ResolvedRule]:
+        return [each for verb in PATH_VERBS for each in self._rules_by_verb[verb]]
+
+    @cached_property
+    def _restricting_rules(self) -> list[ResolvedRule]:
+        return [each for each in self._path_rules if each.rule.verdict is not Verdict.ALLOW]
 
     def _merge_patterns(self, resolved: Sequence[ResolvedRule]) -> PathPatterns:
         patterns = dict.fromkeys(pattern for each in resolved for pattern in each.rule.paths)

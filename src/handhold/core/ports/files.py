@@ -32,6 +32,10 @@ class FileView(Protocol):
         """The one spelling of a path: absolute, links resolved; it need not exist."""
         ...
 
+    def trace(self, path: str) -> Sequence[str]:
+        """The place of a path, then the other names by which it leads there: as asked, and after each link."""
+        ...
+
     def stat(self, path: str) -> FileStat | None:
         """File metadata at `path`, or None if it does not exist."""
         ...
@@ -84,6 +88,20 @@ class FileView(Protocol):
         """Whether a file has a hard link outside the roots."""
         ...
 
+    def list_hard_links(self, path: str) -> Sequence[str]:
+        """The places of a file below the roots, if it has several; none if it has one."""
+        ...
+
+    def link_names(
+        self, is_named: Callable[[str], bool], is_judged: Callable[[str], bool], spelled: Sequence[str]
+    ) -> "LinkNames":
+        """The names that links give to places.
+
+        `is_named` tells whether links below a path are looked for, since a rule or protected name covers it; `spelled`
+        are the paths that rules spell out. Only names that matter are returned.
+        """
+        ...
+
     def hidden_paths(
         self, is_denied: Callable[[str], bool], *, tops: Sequence[str] | None = None, local_only: bool = False
     ) -> "HiddenPaths":
@@ -92,6 +110,22 @@ class FileView(Protocol):
         `tops` are places that contain all of them, if they are known. With `local_only`, network and FUSE mounts are
         not searched.
         """
+        ...
+
+
+class LinkNames(Protocol):
+    """The other names that links on the disk give to places."""
+
+    def find(self, place: str) -> Sequence[str]:
+        """A place, and then those of its other names that matter."""
+        ...
+
+    def find_spelled(self, is_denied: Callable[[str], bool]) -> Iterable[str]:
+        """The places of denied paths that a rule spells out and that lead through a link."""
+        ...
+
+    def held(self) -> AbstractContextManager[None]:
+        """Within it, this thread looks at each folder once: for a judgement of many places."""
         ...
 
 

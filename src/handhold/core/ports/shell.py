@@ -56,6 +56,10 @@ CommitJob = Callable[[Effects, Callable[[FileChange], Conflict]], Effects]
 class PathGuard(Protocol):
     """What a shell must know about paths of the workspace. Paths are resolved."""
 
+    def judging(self) -> AbstractContextManager[None]:
+        """Within it, many paths are judged: links that lead to them are looked for once."""
+        ...
+
     def needs_review(self, place: str) -> bool:
         """Whether a change there must be shown by itself, even if a whole folder changes."""
         ...
