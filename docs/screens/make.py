@@ -49,8 +49,8 @@ CALLS = (
 DEARER = {"path": "shop/cart.py", "old_string": "45", "new_string": "49"}
 SCREENS = {
     "log": "handhold log",
-    "diff": "handhold diff --all",
-    "undo": "handhold undo --call '#4'",
+    "diff": "handhold diff",
+    "undo": "handhold undo 4",
     "explain": "handhold explain .env",
     "doctor": "handhold doctor",
     "approval": f"handhold call edit_file {shlex.quote(json.dumps(DEARER))}",

@@ -58,7 +58,8 @@ def print_lines(lines: Iterable[str]) -> None:
         return
     os.environ["PAGER"] = shlex.join((path, *words))
     os.environ.setdefault("LESS", "FRX")
-    click.echo_via_pager((f"{line}\n" for line in lines), color=True)
+    text = (f"\n{line}" if n else line for n, line in enumerate(lines))  # click ends it with a new line
+    click.echo_via_pager(text, color=True)
 
 
 def is_in_background() -> bool:
