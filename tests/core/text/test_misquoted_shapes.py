@@ -111,6 +111,20 @@ SHIFTS = (
         "z\nc\n",
     ),
     Shift(
+        "M-1: nor if that line is like the last one",
+        "a {\n    b {\n        c(1);\n    }\n}\n",
+        "    c(1);\n}\n",
+        "    c(2);\n}",
+        "a {\n    b {\n        c(2);\n    }\n}\n",
+    ),
+    Shift(
+        "M-1: nor if the quote starts in an indentation",
+        "if x:\n    f(a)\n    b\n",
+        "f(a)\n",
+        "f(c)",
+        "if x:\n    f(c)\n    b\n",
+    ),
+    Shift(
         "M-2: half an indentation",
         "def f():\n        x = 1\n",
         "    x = 1",

@@ -91,8 +91,10 @@ class Reindenter:
 
         `replaced` is the line it replaces, as quoted and as in the file; `above` is how many of the pairs are above it.
         """
-        if self.is_noop or is_blank(line):
+        if self.is_noop:
             return line
+        if is_blank(line):
+            return ""
         quoted = get_indent(line)
         if replaced and get_indent(replaced[0]) == quoted and not is_blank(replaced[0]):
             real = get_indent(replaced[1])

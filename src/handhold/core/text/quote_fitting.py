@@ -20,8 +20,8 @@ def widen_to_line_start(text: str, location: MatchLocation, quote: Quote) -> Mat
     What is quoted without any indentation stays as it is, unless nothing is left of the line.
     """
     start, end = location.span.start, location.span.end
-    before = text[text.rfind("\n", 0, start) + 1 : start]
-    if not before or not is_blank(before) or not quote.old.strip():
+    before = get_indent_before(text, start)
+    if not before or not quote.old.strip():
         return location
     leaves_blank = is_blank(quote.new.partition("\n")[0]) and (
         "\n" in quote.old or text[end : end + 1] in ("", "\r", "\n")
@@ -29,6 +29,12 @@ def widen_to_line_start(text: str, location: MatchLocation, quote: Quote) -> Mat
     if not get_indent(quote.old) and not leaves_blank:
         return location
     return replace(location, span=TextSpan(start - len(before), end))
+
+
+def get_indent_before(text: str, place: int) -> str:
+    """The part of a line's indentation before this place; empty unless the place is inside or right after one."""
+    before = text[text.rfind("\n", 0, place) + 1 : place]
+    return before if is_blank(before) else ""
 
 
 def end_last_line(text: str, span: TextSpan, quote: Quote) -> Quote:

@@ -14,7 +14,7 @@ from handhold.core.text.indentation import CannotFit, Reindenter, detect_indent_
 from handhold.core.text.kept_spans import KeptSpan
 from handhold.core.text.lines import detect_line_ending, iter_lines_with_endings, normalize_newlines
 from handhold.core.text.match_location import MatchLocation, TextSpan
-from handhold.core.text.quote_fitting import end_last_line, fit_quote_to_span, widen_to_line_start
+from handhold.core.text.quote_fitting import end_last_line, fit_quote_to_span, get_indent_before, widen_to_line_start
 from handhold.core.text.quote_repair import Quote
 from handhold.core.text.text_index import get_indent, is_blank, to_bare_bytes, to_plain_text
 
@@ -51,11 +51,14 @@ def splice(
     repaired: set[str] = set()
     at = end = 0
     for location in locations:
+        place = location.span.start
         if not literal and not (is_second and quote.new.strip()):
             location = widen_to_line_start(text, location, quote)
-        adjusted = quote if literal else fit_quote_to_span(text, location.span, quote)
-        if keeps_lines:
+        adjusted = quote
+        if keeps_lines or (not literal and get_indent_before(text, place)):
             adjusted = end_last_line(text, location.span, adjusted)
+        if not literal:
+            adjusted = fit_quote_to_span(text, location.span, adjusted)
         if "\n" not in adjusted.old + adjusted.new and text[location.span.start : location.span.end] == adjusted.old:
             new, shifted = adjusted.new, False  # part of a line, exactly as quoted: nothing to fit
         else:
