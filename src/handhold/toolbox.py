@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
-from handhold.core.choices import Breakage, Confinement, Durability, Matching, Mode, Secrets
+from handhold.core.choices import RESOLUTIONS, Breakage, Confinement, Durability, Matching, Mode, Resolution, Secrets
 from handhold.core.errors import ForkUnavailable, ToolError
 from handhold.core.facts import FileSnapshot
 from handhold.core.history import Target, resolve_target
@@ -477,6 +477,7 @@ class Toolbox:
         preview: bool = False,
         keep_times: bool = False,
         with_foreign: bool = False,
+        take: Resolution | None = None,
     ) -> Reply:
         """Undo one call, one turn or the whole session; without a target, the last change.
 
@@ -485,16 +486,28 @@ class Toolbox:
         keep_times: restore modification times too. By default they get the current time, so that `make`
             rebuilds what depends on them.
         with_foreign: also undo changes that belong to no call, where snapshots recorded them: those made since.
+        take: what to do where what came later cannot be kept by merging: "old" restores the old version, of a text in
+            the lines in conflict; "mine" keeps what is there now; "save" keeps it and puts the old version beside it;
+            "skip" leaves such files alone.
 
-        The reply refuses with UNDO_CONFLICT if a file was changed since, and with DENIED if the policy forbids it.
+        Lines of texts that were changed since stay: it is a three-way merge. The reply refuses with UNDO_CONFLICT if
+        the same lines, or what is not a text, changed since and nothing is taken, and with DENIED if the policy
+        forbids it.
         """
-        return self._reverse("undo", target, preview=preview, keep_times=keep_times, with_foreign=with_foreign)
+        return self._reverse(
+            "undo", target, preview=preview, keep_times=keep_times, with_foreign=with_foreign, take=take
+        )
 
     def redo(
-        self, target: Target | JournalEntry | None = None, *, preview: bool = False, keep_times: bool = False
+        self,
+        target: Target | JournalEntry | None = None,
+        *,
+        preview: bool = False,
+        keep_times: bool = False,
+        take: Resolution | None = None,
     ) -> Reply:
         """Redo what an undo reversed; without a target, the last undo. Takes the arguments of `undo`."""
-        return self._reverse("redo", target, preview=preview, keep_times=keep_times)
+        return self._reverse("redo", target, preview=preview, keep_times=keep_times, take=take)
 
     def _reverse(
         self,
@@ -504,10 +517,13 @@ class Toolbox:
         preview: bool,
         keep_times: bool,
         with_foreign: bool = False,
+        take: Resolution | None = None,
     ) -> Reply:
+        if take not in (None, *RESOLUTIONS):
+            raise ValueError(f"take must be one of {', '.join(RESOLUTIONS)} (got {take!r})")
         with self._open_calls.enter():
             return self._parts.undo.reverse(
-                direction, target, preview=preview, keep_times=keep_times, with_foreign=with_foreign
+                direction, target, preview=preview, keep_times=keep_times, with_foreign=with_foreign, take=take
             )
 
     # --- what others change
@@ -757,8 +773,9 @@ class ForkToolbox(Toolbox):
         preview: bool,
         keep_times: bool,
         with_foreign: bool = False,
+        take: Resolution | None = None,
     ) -> Reply:
-        options = {"preview": preview, "keep_times": keep_times, "with_foreign": with_foreign}
+        options = {"preview": preview, "keep_times": keep_times, "with_foreign": with_foreign, "take": take}
         return self._request("reverse", direction=direction, target=resolve_target(target), **options)
 
     def record_truncation(self, path: str) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from posixpath import dirname
 from typing import TypeVar
@@ -81,6 +81,18 @@ class MemoryFiles(MemoryView):
         if status is None or status.kind == "directory":
             return status is not None and isinstance(content, Directory | DirectoryMetadata)
         return self.fingerprint(path)[1] == content.hash
+
+    def describe(self, path: str) -> StagedContent | None:
+        status = self.stat(path)
+        if status is None:
+            return None
+        if status.kind != "file":
+            return StagedContent("", "tree", status.kind, 0, status.mode, (0, 0), 0)
+        data = self.read(path).data
+        return StagedContent("", "file", digest(data), len(data), status.mode, (0, 0), 0)
+
+    def stage(self, changes: Sequence[FileChange]) -> AbstractContextManager[Sequence[FileChange]]:
+        return nullcontext(changes)  # here, contents need no slots
 
     def read_staged(self, content: StagedContent, path: str) -> bytes | None:
         datas = (self.slots.get(content.slot), self.get_content(path))

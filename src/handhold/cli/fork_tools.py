@@ -11,6 +11,7 @@ from typing import Any, Literal
 from handhold.backends.forks.tool_operations import AnyTarget, decode_options
 from handhold.backends.forks.tool_server import ToolServer, take_socket
 from handhold.config import ToolboxConfig
+from handhold.core.choices import Resolution
 from handhold.core.errors import ToolError
 from handhold.factory import open_workspace
 from handhold.pipeline.cancellation import CancelToken
@@ -83,11 +84,12 @@ class ForkTools:
         preview: bool,
         keep_times: bool,
         with_foreign: bool,
+        take: Resolution | None,
     ) -> Any:
         assert self._box
         if direction == "redo":
-            return self._box.redo(target, preview=preview, keep_times=keep_times)
-        return self._box.undo(target, preview=preview, keep_times=keep_times, with_foreign=with_foreign)
+            return self._box.redo(target, preview=preview, keep_times=keep_times, take=take)
+        return self._box.undo(target, preview=preview, keep_times=keep_times, with_foreign=with_foreign, take=take)
 
 
 def main() -> None:

@@ -7,7 +7,7 @@ from handhold.cli.diffstat import FileDiffStat, format_file_count
 from handhold.cli.git_files import git_folder, is_git_internal
 from handhold.core.change_diff import shorten_path
 from handhold.core.text.display_text import to_single_line
-from handhold.pipeline.reversal_notes import format_kept_objects, format_not_kept
+from handhold.pipeline.reversal_notes import format_notes
 
 MAX_NAMED_PATHS = 4
 # The heading, the verb for files that exist afterwards, the verb for files that do not; by direction and preview.
@@ -33,9 +33,8 @@ def format_reversal(facts: Mapping[str, Any], file_stats: Sequence[FileDiffStat]
         )
         if group
     ]
-    objects = format_kept_objects(facts.get("used_repositories", ()), roots)
-    objects += format_not_kept(facts.get("not_kept", ()), roots)
-    return to_single_line(f"{calls}: {'; '.join(parts) or 'only folders changed'}.{objects}")
+    done = "; ".join(parts) or ("nothing changed" if facts.get("left") else "only folders changed")
+    return to_single_line(f"{calls}: {done}.{format_notes(facts, roots)}")
 
 
 def describe_paths(paths: Sequence[str], file_stats: Sequence[FileDiffStat]) -> Iterator[str]:

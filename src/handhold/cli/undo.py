@@ -1,9 +1,9 @@
 """`handhold undo` and `handhold redo`. At a terminal the change is shown and confirmed first."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, Unpack
+from typing import Any, Literal, Unpack
 
 import click
 
@@ -23,13 +23,20 @@ from handhold.cli.reversal import format_reversal
 from handhold.cli.selection import add_selection, select_calls
 from handhold.cli.state import get_user_at_host
 from handhold.cli.terminal import colour_text, is_stdout_terminal
-from handhold.core.errors import NothingToUndo
+from handhold.core.change_diff import shorten_path
+from handhold.core.choices import Resolution
+from handhold.core.errors import NothingToUndo, UndoConflict
 from handhold.core.ports.approvals import Question
 from handhold.core.results import Reply
+from handhold.core.text.display_text import to_single_line
 
 Direction = Literal["undo", "redo"]
 MAX_DIFF_LINES = 40  # a longer diff is not shown before the question
 JSON_OUTPUT = {"": ReplyJSON}
+WAYS_ON = (
+    "Repeat it with --take old (restore the old version), --take mine (keep what is there now), --save (keep it, and"
+    " put the old version beside it) or --skip (leave these files alone)."
+)
 PROMPTS: dict[Direction, str] = {"undo": "Undo this?", "redo": "Redo this?"}
 
 
@@ -59,6 +66,13 @@ def build_command(direction: Direction) -> Callable[..., None]:
         hidden=direction == "redo",
         help="Also undo what others changed since, outside every recorded call.",
     )
+    @click.option(
+        "--take",
+        type=click.Choice(["old", "mine"]),
+        help="Where the same lines changed since: restore the old version, or keep what is there now.",
+    )
+    @click.option("--save", "take", flag_value="save", help="Keep such files, and put the old version beside them.")
+    @click.option("--skip", "take", flag_value="skip", help="Leave such files alone.")
     @add_selection
     @add_history_options
     def run(
@@ -70,6 +84,7 @@ def build_command(direction: Direction) -> Callable[..., None]:
         sure: bool,  # noqa: FBT001
         keep_times: bool,  # noqa: FBT001
         with_foreign: bool,  # noqa: FBT001
+        take: Resolution | None,
         as_json: bool,  # noqa: FBT001
         **options: Unpack[ToolboxOptions],
     ) -> int:
@@ -78,7 +93,8 @@ def build_command(direction: Direction) -> Callable[..., None]:
             method = partial(box.undo, with_foreign=with_foreign) if direction == "undo" else box.redo
 
             def reverse(*, preview: bool = False) -> Reply:
-                return clarify(method(target, preview=preview, keep_times=keep_times), direction)
+                reply = method(target, preview=preview, keep_times=keep_times, take=take)
+                return clarify(reply, direction, box.files.roots)
 
             should_ask = is_interactive() and not (sure or as_json)
             if sure or should_ask:  # the confirmation also answers what a rule or a protected name asks
@@ -112,12 +128,39 @@ def print_outcome(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:
     return 0
 
 
-def clarify(reply: Reply, direction: Direction) -> Reply:
-    """The reply, with a text for a person if there is nothing to undo or redo."""
+def clarify(reply: Reply, direction: Direction, roots: Sequence[str]) -> Reply:
+    """The reply, with a text for a person if there is nothing to undo or redo, or something came later."""
+    if reply.code == UndoConflict.code:
+        return replace(reply, text=describe_conflict(reply.data, direction, roots))
     if reply.code != NothingToUndo.code:
         return reply
     text = f"There is nothing to {direction}: {reply.data['wanted']}. `handhold log` lists the calls."
     return replace(reply, text=text)
+
+
+def describe_conflict(facts: Mapping[str, Any], direction: Direction, roots: Sequence[str]) -> str:
+    """What changed since, with both sides of lines that touch, and the ways on."""
+    paths: Sequence[str] = facts["paths"]
+    reasons: Sequence[str] = facts.get("reasons") or [""] * len(paths)
+    texts: Sequence[str] = facts.get("texts") or [""] * len(paths)
+    lines = [f"UNDO_CONFLICT: Nothing was {direction}ne, because later changes would be lost:"]
+    for path, reason, text in zip(paths, reasons, texts, strict=True):
+        lines.append(to_single_line(f"  {shorten_path(path, roots)}: {reason or 'git is at work there'}"))
+        lines += [f"    {to_single_line(line)}" for line in list_conflict_lines(text)[:MAX_DIFF_LINES]]
+    if any(reasons):
+        lines.append(WAYS_ON)
+    return "\n".join(lines)
+
+
+def list_conflict_lines(text: str) -> list[str]:
+    """The lines between git's markers, markers included."""
+    shown: list[str] = []
+    is_inside = False
+    for line in text.splitlines():
+        is_inside = is_inside or line.startswith("<<<<<<< ")
+        shown += [line] if is_inside else []
+        is_inside = is_inside and not line.startswith(">>>>>>> ")
+    return shown
 
 
 def print_preview(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:

@@ -27,3 +27,8 @@ FOREIGN = "foreign"  # the session and tool of changes that belong to no call
 # Who must have a change before it is acknowledged.
 Durability = Literal["local", "hub"]
 DURABILITIES: tuple[Durability, ...] = get_args(Durability)
+
+# What an undo does where the same lines, or what cannot be merged, changed since: the old version; what is there now;
+# what is there now, and the old version beside it; nothing at such a path.
+Resolution = Literal["old", "mine", "save", "skip"]
+RESOLUTIONS: tuple[Resolution, ...] = get_args(Resolution)

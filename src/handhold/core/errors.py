@@ -593,10 +593,12 @@ class NothingToUndo(ToolError):
 
 
 class UndoConflict(ToolError):
-    """Undoing this would lose a later change to these files."""
+    """Undoing this would lose a later change to these files, which cannot be kept by merging. Nothing was undone."""
 
     code, error_source = "UNDO_CONFLICT", ErrorSource.MODEL
     paths: tuple[str, ...]
+    reasons: tuple[str, ...] = ()  # one for each path
+    texts: tuple[str, ...] = ()  # one for each path: both sides, between the markers of git; empty if it is not a text
 
 
 class ForkUnavailable(ToolError):

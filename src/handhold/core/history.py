@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, Self
 
-from handhold.core.errors import NothingToUndo, UndoConflict
+from handhold.core.errors import NothingToUndo
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent, hash_or_none
 from handhold.core.ports.journal import Journal, JournalEntry
 
@@ -129,15 +129,16 @@ def get_batch(entry: JournalEntry) -> int:
 
 
 def combine_changes(calls: Sequence[Sequence[FileChange]]) -> list[FileChange]:
-    """The sum of these changes, oldest first. UndoConflict if a file was changed by something else in between."""
-    total: dict[str, FileChange] = {}
+    """The sum of these changes, oldest first. A file that something else changed in between has several changes."""
+    total: dict[str, list[FileChange]] = {}
     for change in (change for files in calls for change in files):
-        known = total.pop(change.path, None)
-        if known and hash_or_none(known.after) != hash_or_none(change.before):
-            raise UndoConflict((change.path,))
-        mode = change.mode if change.mode is not None or known is None else known.mode
-        total[change.path] = FileChange(change.path, known.before if known else change.before, change.after, mode)
-    return [change for change in total.values() if not change.is_noop]
+        known = total.pop(change.path, [])
+        if known and hash_or_none(known[-1].after) == hash_or_none(change.before):
+            last = known.pop()
+            mode = change.mode if change.mode is not None else last.mode
+            change = FileChange(change.path, last.before, change.after, mode)
+        total[change.path] = [*known, change]
+    return [change for changes in total.values() for change in changes if not change.is_noop]
 
 
 @dataclass(frozen=True)
@@ -146,12 +147,17 @@ class UndoStep:
 
     entries: tuple[JournalEntry, ...]
     files: tuple[FileChange, ...]
+    merged: tuple[FileChange, ...] = ()  # written as content, because others changed the paths since
+
+    @property
+    def changes(self) -> tuple[FileChange, ...]:
+        return (*self.files, *self.merged)
 
 
 def build_undo_steps(journal: Journal, chosen: Sequence[JournalEntry]) -> list[UndoStep]:
     """The changes of these calls, oldest first. Each command is a step of its own: it moves files one at a time."""
     out: list[UndoStep] = []
-    done = [UndoStep(entries, journal.changes_of(seq)) for entries, seq in _resolve_redone(journal, chosen)]
+    done = [UndoStep(entries, tuple(files)) for entries, files in _resolve_redone(journal, chosen)]
     for by_command, group in groupby(done, key=lambda step: has_staged_content(step.files)):
         if by_command:
             out += group
@@ -162,14 +168,20 @@ def build_undo_steps(journal: Journal, chosen: Sequence[JournalEntry]) -> list[U
     return out
 
 
-def _resolve_redone(journal: Journal, chosen: Sequence[JournalEntry]) -> Iterator[tuple[tuple[JournalEntry, ...], int]]:
-    """Calls, and the entry that has their changes: a redo may have created folders that the call itself did not."""
+def _resolve_redone(
+    journal: Journal, chosen: Sequence[JournalEntry]
+) -> Iterator[tuple[tuple[JournalEntry, ...], Sequence[FileChange]]]:
+    """Calls, and their changes. A redo may have merged later changes, or created folders that the call itself did not;
+    what an undo left as it was is still as the call changed it."""
     for redo, group in groupby(chosen, key=lambda entry: entry.redone_by):
         entries = tuple(group)
         if redo and {entry.seq for entry in entries} == set(journal.calls_redone_by(redo)):
-            yield entries, redo
+            files = journal.changes_of(redo)
+            known = {change.path for change in files}
+            own = combine_changes([journal.changes_of(entry.seq) for entry in entries])
+            yield entries, (*files, *(each for each in own if each.path not in known and not each.is_directory))
         else:
-            yield from (((entry,), entry.seq) for entry in entries)
+            yield from (((entry,), journal.changes_of(entry.seq)) for entry in entries)
 
 
 def has_staged_content(files: Sequence[FileChange]) -> bool:

@@ -435,11 +435,20 @@ class UndoResult:
     status: Status = "success"
     used_repositories: tuple[str, ...] = ()  # git folders whose objects stay, because somebody changed them since
     not_kept: tuple[str, ...] = ()  # paths of recorded calls that stay, because nobody knows what they were
+    kept_lines: Mapping[str, int] = field(default_factory=dict[str, int])  # of merged texts: later lines that stay
+    left: tuple[str, ...] = ()  # paths in conflict that stay as they are, because that was chosen
+    saved: Mapping[str, str] = field(default_factory=dict[str, str])  # by path: where its old version was put
 
     def facts(self) -> dict[str, Any]:
         facts = {"verb": self.verb, "calls": list(self.calls), "paths": list(self.paths), "preview": self.preview}
-        others = {"used_repositories": list(self.used_repositories), "not_kept": list(self.not_kept)}
-        return facts | {name: paths for name, paths in others.items() if paths}
+        others: dict[str, Any] = {
+            "used_repositories": list(self.used_repositories),
+            "not_kept": list(self.not_kept),
+            "kept_lines": dict(self.kept_lines),
+            "left": list(self.left),
+            "saved": dict(self.saved),
+        }
+        return facts | {name: found for name, found in others.items() if found}
 
 
 SearchHint = Literal["", "regex", "literal", "deeper"]

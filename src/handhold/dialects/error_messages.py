@@ -184,8 +184,9 @@ def format_plain_error(error: e.ToolError) -> str:
             return f"Changes in {path} that others make are not recorded: {because}."
         case e.NothingToUndo(wanted=wanted, verb=verb):
             return f"Nothing to {verb}: {truncate(wanted)}."
-        case e.UndoConflict(paths=paths):
-            return f"Nothing was undone: {format_list(paths)} changed since, and that change would be lost. Undo the later change first."
+        case e.UndoConflict(paths=paths, reasons=reasons):
+            why = f" ({'; '.join(dict.fromkeys(reasons))})" if reasons else ""
+            return f'Nothing was undone: {format_list(paths)} changed since{why}, and that would be lost. Undo the later change first, or choose: take="old" restores the old version, "mine" keeps what is there now, "save" puts the old version beside it, "skip" leaves these files.'
         case e.PartialUndo(verb=verb, done=done, left=left, because=because, paths=paths):
             so = "undone" if verb == "undo" else "redone"
             return f"Only part was {so}: {format_list(done)}. Not {so}: {format_list(left)}, because of {format_list(paths)} ({because})."

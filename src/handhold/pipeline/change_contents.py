@@ -20,7 +20,8 @@ def is_current(files: Files, path: str, content: Content | None) -> bool:
         return content is None and stat is None
     if isinstance(content, Directory):
         return stat.kind == "directory"
-    return stat.kind == "file" and files.fingerprint(path)[1] == content.hash
+    is_file = stat.kind == "file" and stat.path == path  # and no link to one
+    return is_file and files.fingerprint(path)[1] == content.hash
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from handhold.core.errors import (
     NothingToUndo,
     RollbackIncomplete,
     ToolError,
-    UndoConflict,
 )
+from handhold.core.history import UndoStep
 from handhold.core.plans import Content, ContentRef, FileChange, InlineContent, StagedContent
 from handhold.core.ports.approvals import Effect
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
@@ -24,6 +24,7 @@ from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
 from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.effects import describe_effect
+from handhold.pipeline.reversal_plan import ReversalPlanner
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit, recover
 
@@ -109,17 +110,18 @@ class ChangeHistory:
     def restore(self, entry: JournalEntry, numbers: Collection[int]) -> int:
         """Give back to these files of a call the content that they had before it, as a change of its own.
 
-        Returns its number in the journal. Raises UndoConflict if one of them was changed since, ContentDropped if an
-        old content is gone, Denied or NotApproved if the policy does not allow it.
+        Later changes of other lines stay, as with an undo. Returns its number in the journal. Raises UndoConflict if
+        a later change cannot be kept, ContentDropped if an old content is gone, Denied or NotApproved if the policy
+        does not allow it.
         """
         session = self._session
         recover(session.files, session.journal)
         chosen = [each for each in self.list_changes(entry) if each.number in numbers]
         if not chosen or any(not each.can_restore for each in chosen):
             raise NothingToUndo("a file of this call can only be undone with the whole call", "undo")
-        if changed := tuple(each.change.path for each in chosen if not each.is_current):
-            raise UndoConflict(changed)
-        files = [self._reverse(each.change) for each in chosen]
+        reversal = UndoStep((entry,), tuple(self._reverse(each.change) for each in chosen))
+        (planned,) = ReversalPlanner(session, self._contents, None).plan([reversal])
+        files = planned.changes
         arguments = {"call": entry.seq, "paths": [each.effect.path for each in chosen]}
         call = Call(session.name, "", "", RESTORE_TOOL, json.dumps(arguments), session.dialect.name)
         seq = session.journal.begin(call)

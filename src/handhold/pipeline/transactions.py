@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from handhold.core.errors import Busy, ToolError
 from handhold.core.facts import FileIdentity
-from handhold.core.plans import FileChange, FolderMtime
+from handhold.core.kept_texts import KeptTexts
+from handhold.core.plans import FileChange, FolderMtime, InlineContent, StagedContent
 from handhold.core.ports.files import Files
 from handhold.core.ports.journal import CallDecision, IncompleteTransaction, Journal, JournalEntry, Outcome
 from handhold.core.ports.recording import Recording
@@ -39,7 +40,13 @@ def commit(
         recording.settle(paths)
     with files.transaction(changes, times) as transaction:
         dropped = journal.record_intent(
-            seq, transaction.id, transaction.files, decision=decision, reverses=reverses, withheld=withheld
+            seq,
+            transaction.id,
+            transaction.files,
+            decision=decision,
+            reverses=reverses,
+            withheld=withheld,
+            texts=_read_texts(files, changes),
         )
         identities = transaction.apply()
         try:
@@ -60,6 +67,14 @@ def commit(
         except ToolError:
             log_swallowed()  # it is committed and recorded; the next start cleans up
         return identities
+
+
+def _read_texts(files: Files, changes: Sequence[FileChange]) -> Sequence[InlineContent]:
+    kept = KeptTexts()
+    for change in changes:
+        if kept.has_room_for(change) and isinstance(change.after, StagedContent):
+            kept.add(files.read_staged(change.after, change.path), change.after.hash)
+    return kept.contents
 
 
 def recover(files: Files, journal: Journal) -> None:

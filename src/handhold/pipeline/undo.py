@@ -6,31 +6,29 @@ at a time. So several calls with a command among them are undone step by step, n
 
 import json
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import Literal
 
 from handhold.core import history
 from handhold.core.change_diff import shorten_path, sum_changes
+from handhold.core.choices import Resolution
 from handhold.core.errors import (
-    ContentDropped,
     Denied,
     NotApproved,
     PartialUndo,
-    PermissionDenied,
     RollbackIncomplete,
     ToolError,
-    UndoConflict,
 )
-from handhold.core.history import Target, UndoStep, resolve_target
-from handhold.core.plans import Content, Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
+from handhold.core.history import Target, UndoStep, has_staged_content, resolve_target
+from handhold.core.plans import Directory, DirectoryMetadata, FileChange, StagedContent, hash_or_none
 from handhold.core.ports.approvals import RunPaused
 from handhold.core.ports.files import HiddenPaths
 from handhold.core.ports.journal import Call, CallDecision, JournalEntry, Outcome
 from handhold.core.ports.policy import Verb, Verdict
 from handhold.core.results import Reply, UndoResult
 from handhold.core.text.path_escaping import escape_ambiguous, format_path
-from handhold.core.tools.git_refresh import GIT_FOLDER_PATH, INDEX_PATH
+from handhold.core.tools.git_refresh import INDEX_PATH
 from handhold.core.tools.run import classify_change
 from handhold.pipeline.authorization import Authorizer
 from handhold.pipeline.cancellation import CancelToken
@@ -38,10 +36,10 @@ from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.context import elapsed_ms
 from handhold.pipeline.git_objects import find_used_repositories, leave_objects
 from handhold.pipeline.responses import Responder
-from handhold.pipeline.reversal_notes import format_kept_objects, format_not_kept
+from handhold.pipeline.reversal_notes import format_notes
+from handhold.pipeline.reversal_plan import ReversalPlanner
 from handhold.pipeline.session import Session
 from handhold.pipeline.transactions import commit, recover
-from handhold.progress import track
 
 Direction = Literal["undo", "redo"]
 MERGED_REF_PATH = re.compile(r".*/\.git/refs/handhold(?:/.*)?", re.DOTALL)
@@ -68,12 +66,13 @@ class UndoService:
         preview: bool,
         keep_times: bool,
         with_foreign: bool = False,
+        take: Resolution | None = None,
     ) -> Reply:
         started, chosen = perf_counter(), resolve_target(target)
         try:
             recover(self._files, self._journal)
             entries = self._choose(direction, chosen, with_foreign=with_foreign)
-            result = self._reverse(direction, chosen, entries, preview=preview, keep_times=keep_times)
+            result = self._reverse(direction, chosen, entries, take, preview=preview, keep_times=keep_times)
         except RunPaused as paused:
             raise paused.reason from None
         except ToolError as error:
@@ -83,9 +82,17 @@ class UndoService:
         return Reply("success", text, facts, ui_extra=result.diff, result=result)
 
     def _reverse(
-        self, direction: Direction, target: Target, chosen: list[JournalEntry], *, preview: bool, keep_times: bool
+        self,
+        direction: Direction,
+        target: Target,
+        chosen: list[JournalEntry],
+        take: Resolution | None,
+        *,
+        preview: bool,
+        keep_times: bool,
     ) -> UndoResult:
-        """Undo or redo a target. Refused if it would lose a later change, or today's policy denies it.
+        """Undo or redo a target. Refused if it would lose a later change, or today's policy denies it. Later changes
+        of texts stay; `take` decides where they touch the same lines.
 
         A file whose contents change gets the current time, so that build tools notice; with `keep_times`, its old
         time. A git index always gets its old time (`renewable_paths`).
@@ -94,11 +101,13 @@ class UndoService:
         used = find_used_repositories(steps, self._files, self._journal, self._session.name)
         steps = [leave_objects(step, used) for step in steps]
         self._check_policy(steps)
-        self._check_undoable(steps)
+        planner = ReversalPlanner(self._session, self._contents, take)
+        steps = planner.plan(steps)
+        self._check_policy(steps)  # also what is merged, and what is put beside
         if not preview:
             self._commit(direction, target, steps, keep_times=keep_times)
             self._session.confirm_change()
-        files = [change for step in steps for change in step.files]
+        files = [change for step in steps for change in step.changes]
         return UndoResult(
             verb=direction,
             calls=tuple(name for step in reversed(steps) for name in name_calls(step)),
@@ -107,6 +116,9 @@ class UndoService:
             diff=self._diff_visible(files),
             used_repositories=tuple(sorted(used)),
             not_kept=tuple(path for step in steps for path in list_not_kept(step.entries)),
+            kept_lines=planner.kept_lines,
+            left=tuple(planner.left),
+            saved=planner.saved,
         )
 
     def diff(self, target: Target | JournalEntry | None) -> str:
@@ -151,7 +163,7 @@ class UndoService:
 
     def _check_policy(self, steps: Sequence[UndoStep]) -> None:
         """Denied if it would touch what may not be read or changed, or copy such content to another path."""
-        files = [change for step in steps for change in (*step.files, *self._entries_within(step.files))]
+        files = [change for step in steps for change in (*step.changes, *self._entries_within(step.changes))]
         for change in files:
             for verb in (Verb.READ, classify_change(change)):
                 decision = self._session.secret_files.policy.decide(verb, change.path)
@@ -187,69 +199,6 @@ class UndoService:
             if stat and stat.kind == "file" and stat.identity.size in sizes
         }
 
-    # --- whether it is possible
-
-    def _check_undoable(self, steps: Sequence[UndoStep]) -> None:
-        """ContentDropped if an old content is no longer kept; UndoConflict if a path was changed since."""
-        files = [change for step in steps for change in step.files]
-        commands = {change.after.command for change in files if isinstance(change.after, StagedContent)}
-        needed = self._session.contents.needed_slots(commands)
-        gone = tuple(change.path for change in files if self._is_dropped(change, needed))
-        if gone:
-            raise ContentDropped(gone)
-        if locks := self._find_git_locks(files):
-            raise UndoConflict(locks)
-        projected = ProjectedState()
-        changed: list[str] = []
-        for step in steps:
-            files = track(step.files, "files checked")
-            paths = {change.path for change in step.files}
-            changed += [change.path for change in files if not self._will_match(change, projected, paths)]
-            projected.add(step.files)
-        if changed:
-            raise UndoConflict(tuple(dict.fromkeys(changed)))
-
-    def _find_git_locks(self, files: Sequence[FileChange]) -> tuple[str, ...]:
-        """The locks of repositories that these files are part of: git is at work there, and would overwrite them."""
-        changed = {change.path for change in files}
-        folders = {match[1] for path in changed if (match := GIT_FOLDER_PATH.fullmatch(path))}
-        locks = sorted(f"{folder}/index.lock" for folder in folders)
-        return tuple(lock for lock in locks if lock not in changed and self._files.stat(lock))
-
-    def _is_dropped(self, change: FileChange, needed_slots: Collection[str]) -> bool:
-        match change.after:
-            case None | Directory() | DirectoryMetadata():
-                return False
-            case StagedContent() as staged:
-                return staged.command not in needed_slots or not self._files.is_staged(staged)
-            case content:
-                return not self._session.contents.has(content.hash)
-
-    def _will_match(self, change: FileChange, projected: "ProjectedState", paths: Collection[str]) -> bool:
-        """Whether a path will be its `before` when its step runs, as far as that is known; `paths` are the step's."""
-        if change.path in projected.contents:
-            return is_same_content(projected.contents[change.path], change.before)
-        if (file := projected.find_file_above(change.path)) and file not in paths:
-            return False
-        # An earlier step changes a folder above it or something in it: its own step checks.
-        if projected.affects(change.path):
-            return True
-        try:
-            is_expected = is_current(self._files, change.path, change.before)
-        except PermissionDenied:  # a command closed a folder above: the commit opens it and checks
-            return True
-        # An earlier step changes the same file through another name: its own step checks.
-        return is_expected or self._is_file_among(change.path, projected.contents)
-
-    def _is_file_among(self, path: str, others: Collection[str]) -> bool:
-        """Whether a path is another name (hard link) of a file at one of these paths."""
-        found = self._files.stat(path)
-        if found is None or found.kind != "file" or found.link_count == 1:
-            return False
-        stats = (self._files.stat(other) for other in others)
-        files = ((stat.identity.device, stat.identity.inode) for stat in stats if stat)
-        return (found.identity.device, found.identity.inode) in files
-
     # --- committing
 
     def _commit(self, direction: Direction, target: Target, steps: Sequence[UndoStep], *, keep_times: bool) -> None:
@@ -276,21 +225,23 @@ class UndoService:
         seq = self._journal.begin(call)
         try:
             decision = self._authorizer.authorize_reversal(
-                call, step.files, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
+                call, step.changes, tuple(self._entries_within(step.files)), wait=CancelToken().wait_for
             )
-            self._session.secret_files.learn_from(step.files)
-            with self._journal.exclusive():
+            self._session.secret_files.learn_from(step.changes)
+            is_staged = has_staged_content(step.files) or has_staged_content(step.merged)
+            with self._journal.exclusive(), self._files.stage(step.merged if is_staged else ()) as staged:
+                files = (*step.files, *(staged if is_staged else step.merged))
                 commit(
                     self._files,
                     self._journal,
                     seq,
-                    step.files,
+                    files,
                     lambda _: Outcome("success", None, 0.0, None),
                     decision=decision,
                     reverses=[entry.seq for entry in step.entries],
-                    renew=frozenset() if keep_times else renewable_paths(step.files),
+                    renew=frozenset() if keep_times else renewable_paths(files),
                     recording=self._session.recording,
-                    withheld=self._session.find_hidden_hashes(step.files),
+                    withheld=self._session.find_hidden_hashes(files),
                 )
         except RollbackIncomplete:
             raise
@@ -306,8 +257,8 @@ def format_reversal(result: UndoResult, roots: Sequence[str]) -> str:
     calls = ", ".join(result.calls) + (" undid" if result.verb == "redo" else "")
     listed = ", ".join(shorten_path(path, roots) for path in result.paths[:10])
     more = f" and {len(result.paths) - 10} more" if len(result.paths) > 10 else ""
-    kept = format_kept_objects(result.used_repositories, roots) + format_not_kept(result.not_kept, roots)
-    return f"{would if result.preview else done} {calls}: {listed or 'only folders changed'}{more}.{kept}"
+    listed = listed or ("nothing changed" if result.left else "only folders changed")
+    return f"{would if result.preview else done} {calls}: {listed}{more}.{format_notes(result.facts(), roots)}"
 
 
 def list_not_kept(entries: Sequence[JournalEntry]) -> Iterator[str]:
@@ -330,57 +281,3 @@ def renewable_paths(files: Sequence[FileChange]) -> frozenset[str]:
 
 def name_calls(step: UndoStep) -> list[str]:
     return [history.format_call_id(entry) for entry in step.entries]
-
-
-def is_same_content(actual: Content | None, expected: Content | None) -> bool:
-    """Whether one step leaves what the next one expects. The content of a folder is checked by its own step.
-
-    A large file that a command removed was not read: the journal knows that it is the same one by inode and time.
-    """
-    if isinstance(actual, StagedContent) and isinstance(expected, StagedContent) and actual.kind == expected.kind:
-        same = (actual.inode, actual.size, actual.mode, actual.mtime_ns)
-        if same == (expected.inode, expected.size, expected.mode, expected.mtime_ns):
-            return True
-    return (is_folder(actual) and is_folder(expected)) or hash_or_none(actual) == hash_or_none(expected)
-
-
-def is_folder(content: Content | None) -> bool:
-    return isinstance(content, Directory | DirectoryMetadata) or (
-        isinstance(content, StagedContent) and content.kind == "tree"
-    )
-
-
-class ProjectedState:
-    """The contents that earlier steps leave."""
-
-    def __init__(self) -> None:
-        self.contents: dict[str, Content | None] = {}
-        self._parents: set[str] = set()
-
-    def add(self, files: Sequence[FileChange]) -> None:
-        for change in files:
-            if any(isinstance(side, StagedContent) and side.kind == "tree" for side in (change.before, change.after)):
-                # What is moved along with a whole folder is in no step so far.
-                self.contents = {
-                    path: left for path, left in self.contents.items() if not path.startswith(f"{change.path}/")
-                }
-            self.contents[change.path] = change.after
-            self._parents.update(parent_folders(change.path))
-
-    def find_file_above(self, path: str) -> str | None:
-        """What an earlier step leaves above this path instead of a folder."""
-        known = next((folder for folder in parent_folders(path) if folder in self.contents), None)
-        left = self.contents[known] if known else None
-        return None if left is None or is_folder(left) else known
-
-    def affects(self, path: str) -> bool:
-        """Whether an earlier step replaces a folder above this path, or changes something in it."""
-        return path in self._parents or any(
-            folder in self.contents and not isinstance(self.contents[folder], DirectoryMetadata)
-            for folder in parent_folders(path)
-        )
-
-
-def parent_folders(path: str) -> Iterator[str]:
-    while path := path.rpartition("/")[0]:
-        yield path

@@ -73,6 +73,13 @@ def test_tools_and_commands_in_a_fork_change_nothing_outside_until_the_merge(who
             assert fork.redo().ok
             assert "src/new" in fork.diff()
             assert "src/new" not in fork.diff(fork.log()[2])
+            assert bash(fork, "sed -i s/one/ONE/ c.txt").ok
+            first = fork.log()[-1]
+            assert bash(fork, "sed -i s/ONE/1/ c.txt").ok
+            conflict = fork.undo(first)
+            assert (conflict.code, len(conflict.data["texts"])) == ("UNDO_CONFLICT", 1)
+            assert fork.undo(first, take="old").ok
+            assert "one" in bash(fork, "cat c.txt").text
             assert fork.merge().dropped
         assert sorted(os.listdir(root)) == [".git", "c.txt", "src"]
         assert os.listdir(root / "src") == ["new"]

@@ -8,16 +8,17 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from handhold.backends.files.commit.entry_checks import is_intact, is_same_entry, list_tree_entries
+from handhold.backends.files.commit.entry_checks import is_current, is_intact, is_same_entry, list_tree_entries
 from handhold.backends.files.commit.file_metadata import lstat_at, read_file_at
 from handhold.backends.files.commit.recovery import try_recover_command
-from handhold.backends.files.manifest import exact_hash
+from handhold.backends.files.content_hash import is_placeholder
+from handhold.backends.files.manifest import exact_hash, read_entry_state
 from handhold.backends.files.os_errors import translate_os_errors
-from handhold.backends.files.roots import Root, Roots
+from handhold.backends.files.roots import Root, Roots, split_names
 from handhold.backends.files.staging_area import StagingArea
 from handhold.backends.state.stamps import is_due
 from handhold.core.errors import BadPath, NotDirectory, NotFound, PermissionDenied
-from handhold.core.plans import StagedContent
+from handhold.core.plans import Content, StagedContent, digest
 from handhold.core.ports.contents import ContentStore
 from handhold.core.ports.files import MAX_EDITABLE_BYTES
 from handhold.logs import log_swallowed
@@ -86,6 +87,25 @@ class StagedFiles:
         areas = (self.get_staging_area(root) for root in self._roots.all)
         return {area.folder: area for area in areas if area}.values()
 
+    def is_current(self, path: str, content: Content) -> bool:
+        try:
+            with self._open_parent(path) as (fd, name), translate_os_errors(path):
+                return is_current(fd, name, content)
+        except BadPath:  # a root is in no directory of the workspace
+            root, rel_path = self._roots.locate(path)
+            with root.folder as folder:
+                return not split_names(rel_path) and is_current(folder, ".", content)
+        except (NotFound, NotDirectory):
+            return False
+
+    def describe(self, path: str) -> StagedContent | None:
+        try:
+            with self._open_parent(path) as (fd, name), translate_os_errors(path):
+                found = read_entry_state(name, dir_fd=fd, whole=True)
+        except (NotFound, NotDirectory):
+            return None
+        return found and found.to_staged("")
+
     def read(self, content: StagedContent, path: str) -> bytes | None:
         for place in self._open_slots(content):
             with place as (fd, name):
@@ -93,7 +113,9 @@ class StagedFiles:
                     return data
         try:
             with self._open_parent(path) as (fd, name):
-                return self._read_if_intact(fd, name, content)
+                data = self._read_if_intact(fd, name, content)
+                is_other = data is not None and not is_placeholder(content.hash) and digest(data) != content.hash
+                return None if is_other else data  # somebody may have set the time of another content
         except UNREACHABLE_ERRORS:
             return None
 
@@ -124,6 +146,8 @@ class StagedFiles:
 
     def _open_slots(self, content: StagedContent) -> Generator[AbstractContextManager[tuple[int, str]]]:
         """The folders in which its slot may be: a slot does not name its root."""
+        if not content.slot:
+            return
         command, *folders, slot = content.slot.split("/")
         for area in self.staging_areas:
             try:

@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from handhold.backends.files import openat2
 from handhold.backends.files.commit import Committer
-from handhold.backends.files.commit.entry_checks import is_current
+from handhold.backends.files.commit.content_staging import stage_changes
 from handhold.backends.files.encoding_declarations import MAX_CONFIG_BYTES, EncodingDeclarations
 from handhold.backends.files.file_kinds import identity_of, is_virtual, kind_of, special_kind_of
 from handhold.backends.files.hidden_files import OpenHiddenFiles
@@ -45,7 +45,6 @@ from handhold.core.errors import (
     BadPath,
     ChangedDuringRead,
     IsDirectory,
-    NotDirectory,
     NotFound,
     NotRegularFile,
     OutsideWorkspace,
@@ -293,15 +292,13 @@ class Workspace:
         return self.get_staging_area(self.find_root(place))
 
     def is_current(self, path: str, content: Content) -> bool:
-        try:
-            with self.open_parent(path) as (fd, name), translate_os_errors(path):
-                return is_current(fd, name, content)
-        except BadPath:  # a root is in no directory of the workspace
-            root, rel_path = self._roots.locate(path)
-            with root.folder as folder:
-                return not split_names(rel_path) and is_current(folder, ".", content)
-        except (NotFound, NotDirectory):
-            return False
+        return self._staged.is_current(path, content)
+
+    def describe(self, path: str) -> StagedContent | None:
+        return self._staged.describe(path)
+
+    def stage(self, changes: Sequence[FileChange]) -> AbstractContextManager[Sequence[FileChange]]:
+        return stage_changes(self, changes)
 
     def read_staged(self, content: StagedContent, path: str) -> bytes | None:
         return self._staged.read(content, path)

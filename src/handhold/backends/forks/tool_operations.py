@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from handhold.core import errors
 from handhold.core.checkers import Checker
+from handhold.core.choices import Resolution
 from handhold.core.errors import ToolError
 from handhold.core.facts import FileSnapshot
 from handhold.core.history import Target
@@ -38,6 +39,7 @@ OPERATIONS: Mapping[str, Operation] = {
             "preview": bool,
             "keep_times": bool,
             "with_foreign": bool,
+            "take": Resolution | None,
         },
         Reply,
     ),

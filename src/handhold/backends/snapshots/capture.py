@@ -12,10 +12,19 @@ from dataclasses import dataclass, field
 
 from handhold.backends.files.manifest import read_entry_state
 from handhold.backends.snapshots.copies import SQLITE_SUFFIXES, Copies, database_name
-from handhold.backends.snapshots.listing import VANISHED_ERRNOS, FolderChain, UnpackedStatus, unpack_status
+from handhold.backends.snapshots.listing import (
+    FILE_FLAGS,
+    VANISHED_ERRNOS,
+    FolderChain,
+    UnpackedStatus,
+    open_quietly,
+    unpack_status,
+)
 from handhold.backends.snapshots.scan import Difference
 from handhold.backends.state.baseline import BaselineEntry, SqliteBaseline, join_path
+from handhold.core.kept_texts import MAX_TEXT_BYTES, KeptTexts
 from handhold.core.plans import DirectoryMetadata, FileChange, StagedContent
+from handhold.logs import log_swallowed
 
 NOT_YET = "not copied yet"
 COPY_LOST = "its copy was lost"  # a power cut, or somebody removed it
@@ -27,6 +36,7 @@ MAY_BE_ONLY_COPY = "it may contain what the call removed, which was not kept"
 class Captured:
     changes: list[FileChange] = field(default_factory=list[FileChange])
     not_kept: dict[str, str] = field(default_factory=dict[str, str])  # paths that cannot be undone, and why
+    texts: KeptTexts = field(default_factory=KeptTexts)
     given_up: list[str] = field(default_factory=list[str])  # earlier calls whose undo is dropped to make room
 
 
@@ -91,7 +101,19 @@ class SlotCapture:
         new_content = None if after is None else self._describe(difference, slot)
         if old_content is None and new_content is None:
             return  # it was created, and has disappeared since
-        self.captured.changes.append(FileChange(path, old_content, new_content))
+        change = FileChange(path, old_content, new_content)
+        self.captured.changes.append(change)
+        if self.captured.texts.has_room_for(change) and new_content is not None:
+            self.captured.texts.add(self._read_text(difference), new_content.hash)
+
+    def _read_text(self, difference: Difference) -> bytes | None:
+        try:
+            fd = open_quietly(difference.name, FILE_FLAGS, self._chain.open(difference.folder))
+        except OSError:
+            log_swallowed()  # it is gone, or not for us to read: then later changes of it cannot be merged
+            return None
+        with os.fdopen(fd, "rb") as file:
+            return file.read(MAX_TEXT_BYTES + 1)
 
     def _describe(self, difference: Difference, slot: str) -> StagedContent | None:
         """What is there now."""

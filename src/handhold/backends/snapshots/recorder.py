@@ -318,7 +318,9 @@ class Recorder:
             reply = json.dumps({"undo_given_up": captured.given_up}) if dropped else None
             return Outcome(status, None, 0.0, reply)
 
-        self._store.record_adopted(call, captured.changes, conclude, together=part.together)
+        self._store.record_adopted(
+            call, captured.changes, conclude, together=part.together, texts=captured.texts.contents
+        )
 
     def _scan(self, paths: Collection[bytes] | None = None) -> ScanResult:
         with self._open_root() as fd:

@@ -1,8 +1,7 @@
 """The SQLite store: one file per workspace, shared by all processes that work there.
 
-Journal records are appended and never altered: triggers enforce that, and a hash chain proves it. Derived data (which
-transactions are pending, which calls lack content for undo) is stored as well, so that a journal of a hundred thousand
-calls answers as fast as an empty one.
+Journal records are appended and never altered: triggers enforce that, and a hash chain proves it. Derived data is
+stored as well, so that a journal of a hundred thousand calls answers as fast as an empty one.
 """
 
 import sqlite3
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
+from itertools import chain
 from os import fsencode
 from pathlib import Path
 from typing import Self
@@ -181,22 +181,24 @@ class SqliteStore(SqliteApprovalStore):
         decision: CallDecision,
         reverses: Sequence[int] = (),
         withheld: Collection[str] = (),
+        texts: Sequence[InlineContent] = (),
     ) -> Sequence[JournalEntry]:
         record = IntentRecord(seq, _now(), transaction, decision, tuple(files), tuple(reverses))
-        old, new = _split_stored(files)
-        self._contents.announce((*new, *old))
+        self._contents.announce([*chain(*_split_stored(files)), *texts])
         with self._database.write_transaction(durable=True) as connection:
             uplink_state.withhold(connection, withheld)
-            given_up = self._append_intent(connection, record)
+            given_up = self._append_intent(connection, record, texts)
         self._contents.remove_dropped_files()
         return given_up
 
-    def _append_intent(self, connection: sqlite3.Connection, record: IntentRecord) -> Sequence[JournalEntry]:
+    def _append_intent(
+        self, connection: sqlite3.Connection, record: IntentRecord, texts: Sequence[InlineContent]
+    ) -> Sequence[JournalEntry]:
         seq, files, reverses = record.seq, record.files, record.takes_back
         old, new = _split_stored(files)
         uplink_state.add_unsent(connection, files, self._contents)
         self._chain.append(connection, record)
-        self._contents.store(connection, new, FOR_REDO)
+        self._contents.store(connection, (*new, *texts), FOR_REDO)
         absent = self._contents.store(connection, old, FOR_REDO if self._is_undo(connection, seq) else FOR_UNDO)
         connection.execute("INSERT INTO lacking VALUES (?, ?)", (seq, len(absent)))
         self._slots.record_use(connection, seq, files, for_reversal=bool(reverses))
@@ -213,15 +215,14 @@ class SqliteStore(SqliteApprovalStore):
         conclude: Callable[[Sequence[JournalEntry]], Outcome],
         *,
         together: int | None,
+        texts: Sequence[InlineContent] = (),
     ) -> None:
-        """Record a change that somebody else made, whole or not at all: it is never pending, so recovery leaves it.
-
-        `together` is the group of its windows; None if it belongs to no window.
-        """
+        """Record a change of somebody else, whole or not at all: it is never pending. `together`: its windows."""
+        self._contents.announce(texts)
         with self._database.write_transaction(durable=True) as connection:
             seq = self._append_call(connection, call)
             record = IntentRecord(seq, _now(), "", CallDecision("allowed", "adopted"), tuple(files), ())
-            dropped = self._append_intent(connection, record)
+            dropped = self._append_intent(connection, record, texts)
             self._append_outcome(connection, seq, conclude(dropped), None)
             self._undo_space.give_up(connection, [entry.seq for entry in dropped])
             self._chain.append(connection, FinishRecord(seq, _now()))

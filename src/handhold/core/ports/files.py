@@ -200,6 +200,15 @@ class Files(FileView, Protocol):
         """Whether a path has this content: by inode and time, else by content and mode."""
         ...
 
+    def describe(self, path: str) -> StagedContent | None:
+        """What is at a path, of whatever kind; None if nothing is. It has no slot."""
+        ...
+
+    def stage(self, changes: Sequence[FileChange]) -> AbstractContextManager[Sequence[FileChange]]:
+        """The same changes with slots, so that one transaction can commit them with a command's; `before` is what
+        `describe` returned or its content. Stale if it is not that any more. Dropped at the end unless committed."""
+        ...
+
     def read_staged(self, content: StagedContent, path: str) -> bytes | None:
         """The bytes of a staged file or link, from its slot or its path; None if it is in neither, or too large."""
         ...

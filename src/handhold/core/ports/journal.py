@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from handhold.core.plans import FileChange
+from handhold.core.plans import FileChange, InlineContent
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,10 @@ class Journal(Protocol):
         decision: CallDecision,
         reverses: Sequence[int] = (),
         withheld: Collection[str] = (),
+        texts: Sequence[InlineContent] = (),
     ) -> Sequence[JournalEntry]:
-        """Record the changes durably, with the contents that they carry. `withheld` are hashes that no hub may get.
+        """Record the changes durably, with the contents that they carry, and `texts` that a later undo may merge.
+        `withheld` are hashes that no hub may get.
 
         Returns the calls whose undo has to be given up for lack of room. They are dropped only after `record_outcome`
         was called with them, that is, after the reply named them.
