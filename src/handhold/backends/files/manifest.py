@@ -2,8 +2,9 @@
 
 The hash of a tree covers everything in it. It stays the same wherever the entry is moved. What a command removes gets
 a cheap hash: small files by content, up to a total; large ones by size and mtime, so that a tree of any size costs one
-stat per entry. What a command leaves gets a `whole` one, of every byte: only that tells whether anybody else has
-written there since, whatever the times say. Files that we may not read are known by size and mtime in both.
+stat per entry. What a command leaves gets a hash of every byte: only that tells whether anybody else has written there
+since, whatever the times say. Without large files both are the same. Files that we may not read are known by size and
+mtime in both.
 
 `exact_hash` is for approvals, where size and mtime are not enough: it covers kind, mode, owner, access lists and every
 byte, whatever that costs.
@@ -195,6 +196,7 @@ class _ManifestWalk:
         self.accept = accept
         self.exact = exact
         self.whole = whole
+        self.has_large = False  # whether a file was read that a cheap hash leaves out
         self.hash = sha256()
         self.entry_count = 1
         self.size = 0
@@ -214,7 +216,7 @@ class _ManifestWalk:
         fd = self._open_directory(name, dir_fd, found)
         if fd is not None:
             self._walk_tree(fd)
-        hash = WHOLE * self.whole + self.hash.hexdigest()
+        hash = WHOLE * self.has_large + self.hash.hexdigest()
         return Manifest(hash, self.entry_count, self.size, self.newest_ctime_ns, self.allocated)
 
     def _walk_tree(self, fd: int) -> None:
@@ -314,8 +316,8 @@ class _ManifestWalk:
     def _describe_file(self, directory: int, name: str, rel_path: str, status: os.stat_result) -> str | None:
         """The description of a file; None if it is not included."""
         size = status.st_size
-        is_small = size <= MAX_HASHED_FILE_BYTES
-        should_read = self.whole or (is_small and self.bytes_read + size <= MAX_HASHED_TREE_BYTES)
+        is_cheap = size <= MAX_HASHED_FILE_BYTES and self.bytes_read + size <= MAX_HASHED_TREE_BYTES
+        should_read = self.whole or is_cheap
         fd = -1
         if should_read:
             try:
@@ -332,9 +334,10 @@ class _ManifestWalk:
             self.size += size
             if not should_read:
                 return "f " + placeholder_hash(status)
-            self.bytes_read += size
-            if not is_small:
+            if not is_cheap:
+                self.has_large = True
                 return f"f {size} {hash_file(fd, status)}"
+            self.bytes_read += size
             return f"f {size} {sha256(os.read(fd, size + 1) if size else b'').hexdigest()}"
         finally:
             if fd >= 0:
