@@ -19,8 +19,9 @@ from bench.edits.doubles import DOUBLE
 from bench.edits.material import Before, Case, Edit, Maker
 from bench.edits.negatives import NEGATIVE
 from bench.edits.positives import POSITIVE
+from bench.edits.shapes import RECORDED_REFUSALS, RECORDED_SHAPES
 
-CLASSES: dict[str, Maker] = {**POSITIVE, **DOUBLE, **NEGATIVE}
+CLASSES: dict[str, Maker] = {**POSITIVE, **RECORDED_SHAPES, **DOUBLE, **NEGATIVE, **RECORDED_REFUSALS}
 SEED = 7
 PER_CLASS = 500  # `exact` uses every edit
 EVEN = 200  # cases per class in the even split, round-robin over the languages
@@ -48,6 +49,7 @@ class Trial:
     new: str
     span: tuple[int, int] | None
     accept: tuple[str, ...]
+    lang: str
 
 
 # --- rows
@@ -149,6 +151,7 @@ def trials(made: dict[str, list[Case]]) -> Iterator[Trial]:
                 case.new,
                 case.span,
                 tuple(case.accept),
+                case.edit.lang,
             )
 
 
@@ -194,6 +197,7 @@ def read_trials(folder: Path, *, every: bool) -> Iterator[Trial]:
                 row["new"],
                 span,
                 tuple(row["accept"]),
+                row["lang"],
             )
 
 

@@ -1,7 +1,7 @@
 """Scores what an editor did with a case, and adds up the verdicts.
 
     exact        the result is one of the accepted ones, byte for byte
-    loose        the right place; only blanks or typographic characters differ
+    loose        the right place; only blanks or typographic characters differ, and Python that parsed still does
     refused      nothing was written
     noop         it claimed success and changed nothing: counts as refused
     collateral   wrong text, but every changed byte is in the true block
@@ -10,8 +10,10 @@
 A *wrong write* is collateral or wrong.
 """
 
+import ast
 import statistics
 import time
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -43,9 +45,20 @@ def judge(trial: Trial, after: str | None) -> str:
     if after in accepted:
         return "exact"
     if bare(after) in map(bare, accepted):
-        return "loose"
+        broken = trial.lang == "python" and parses(trial.before) and not parses(after)
+        return "collateral" if broken else "loose"
     lo, hi = changed_range(trial.before, after)
     return "collateral" if lo >= start - 1 and hi <= end + 2 else "wrong"
+
+
+def parses(text: str) -> bool:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            ast.parse(text.removeprefix("\ufeff"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
 
 
 def bare(text: str) -> str:
@@ -118,6 +131,48 @@ def _mean(shares: list[float]) -> float:
     return round(100 * statistics.fmean(shares), 2) if shares else 0.0
 
 
+KINDS: dict[str, tuple[tuple[int, int, int], tuple[str, ...]]] = {
+    "a whole block shifted": (
+        (49, 20, 8),
+        (
+            "dedent_all",
+            "dedent_old_only",
+            "indent_shift_more",
+            "indent_shift_less",
+            "one_column_more",
+            "wrapped_shallow",
+        ),
+    ),
+    "some lines shifted": ((6, 13, 1), ("first_line_lstrip", "indent_one_line_off", "half_indent")),
+    "blanks at line ends": ((0, 12, 0), ("trailing_ws_in_file", "trailing_ws_in_old")),
+    "already there": ((7, 9, 33), ("neg_already_applied", "neg_wrap_applied")),
+    "nothing like it": ((9, 15, 34), ("neg_absent_other_file", "neg_absent_sibling")),
+    "one line differs": ((4, 10, 3), ("typo_context_old", "typo_context_both", "stale_context")),
+}
+"""Why recorded quotes do not match, in percent for each family, and the classes that are like it.
+
+Several lines that differ and lines left out without a mark (22, 16 and 20 %) have none.
+"""
+FAMILIES = ("Claude 4 to 5", "GPT-5", "GPT-4o and Claude 3 Opus")
+
+
+def weigh(score: Score) -> dict[str, tuple[float, int]]:
+    """For each family, the percentage of right outcomes, with kinds as frequent as recorded, and what they cover."""
+    rows = score.rows()
+    weighed: dict[str, tuple[float, int]] = {}
+    for at, family in enumerate(FAMILIES):
+        total = right = 0.0
+        for shares, classes in KINDS.values():
+            known = [rows[name] for name in classes if name in rows]
+            if known:
+                good = [row["exact" if row["kind"] == "pos" else "refused"] / row["cases"] for row in known]
+                right += shares[at] * statistics.fmean(good)
+                total += shares[at]
+        if total:
+            weighed[family] = round(100 * right / total, 2), round(total)
+    return weighed
+
+
 def scored(trials: Iterable[Trial], editor: Editor) -> Score:
     score = Score()
     for trial in trials:
@@ -143,4 +198,8 @@ def table(score: Score) -> str:
         f"wrong writes: {totals['wrong_on_positives']} on positives, "
         f"{totals['wrong_on_negatives']} on {totals['negatives']} negatives"
     )
+    lines += [
+        f"weighted by what was recorded of {family}: {percent} % right ({covered} % of its misses)"
+        for family, (percent, covered) in weigh(score).items()
+    ]
     return "\n".join(lines)
