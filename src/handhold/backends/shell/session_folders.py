@@ -11,7 +11,7 @@ from pathlib import Path
 from handhold.backends.shell import host_paths
 from handhold.backends.shell.cleanup import mark_used
 from handhold.backends.state.state_folder import ensure_private_folder
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 
 # The address of a Unix socket has room for 107 bytes, and programs add up to 50 to the folder for temporary files.
 MAX_TMP_BYTES = 56
@@ -73,6 +73,6 @@ def _remove_dangling_links() -> None:
     with os.scandir(host_paths.TMP) as entries:
         links = [entry.path for entry in entries if entry.name.startswith(SHORT_PREFIX) and entry.is_symlink()]
     for link in links:
-        with suppress(OSError):
+        with suppress_and_log(OSError):
             if _is_own_link(link) and not os.path.exists(link):
                 os.unlink(link)

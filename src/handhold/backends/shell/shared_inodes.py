@@ -3,13 +3,13 @@
 import os
 from collections import defaultdict
 from collections.abc import Sequence
-from contextlib import suppress
 
 from handhold.backends.files.commit.file_metadata import file_id
 from handhold.backends.files.commit.inode_restoration import has_writer
 from handhold.backends.files.commit.syscalls import read_birth
 from handhold.backends.files.undo_log import NUMBER_BITS, Inode, InodeKeys, UndoRecord
 from handhold.backends.shell.path_history import PathHistory
+from handhold.logs import suppress_and_log
 
 
 def find_shared_inodes(records: Sequence[UndoRecord], of_jobs: Sequence[UndoRecord]) -> set[Inode]:
@@ -41,7 +41,7 @@ def _strip_birth(inode: Inode) -> Inode:
 
 
 def _is_open_elsewhere(path: str, inode: Inode, keys: InodeKeys) -> bool:
-    with suppress(OSError):  # it is gone, or closed to its owner
+    with suppress_and_log(OSError):  # it is gone, or closed to its owner
         fd = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             return keys.find(file_id(os.fstat(fd)), lambda: read_birth(fd)) == inode and has_writer(fd)

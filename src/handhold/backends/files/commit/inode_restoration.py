@@ -4,14 +4,13 @@ import fcntl
 import os
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from handhold.backends.files.commit.file_metadata import has_same_bytes, list_xattrs
 from handhold.backends.files.commit.tree_copier import TreeCopier, copy_data
 from handhold.backends.files.manifest import LIST_FLAGS
 from handhold.backends.files.undo_log import UndoRecord
-from handhold.logs import log_swallowed
+from handhold.logs import log_swallowed, suppress_and_log
 
 COPY_NAME = "copy"
 REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -19,7 +18,7 @@ REWRITE_FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 def has_writer(fd: int) -> bool:
     """Whether somebody has a file open for writing, or might have: a read lease is refused. `fd` may be O_PATH."""
-    with suppress(OSError):
+    with suppress_and_log(OSError):
         opened = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             fcntl.fcntl(opened, fcntl.F_SETLEASE, fcntl.F_RDLCK)
