@@ -7,7 +7,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Event, Lock, Thread, current_thread
 
@@ -93,7 +93,7 @@ class Proxy:
         if not fds:
             return  # the command never started
         # `close` shuts it down, which wakes `accept`: the command has ended, and nobody waits for a time-out.
-        with suppress(OSError), self._track(socket.socket(fileno=fds[0])) as listener:
+        with suppress_and_log(OSError), self._track(socket.socket(fileno=fds[0])) as listener:
             while not self._closed.is_set():
                 self._accept(listener.accept()[0])
 
