@@ -249,10 +249,13 @@ crash-full:
 sources *args:
     "{{bin}}/python" checks/sources.py "$@"
 
-# Change each prescribed string of a dialect by one letter, and what the dialect does, and expect a test to fail. Long: just mutate-sources --dialect tiny
+# Change each prescribed string of a dialect by one letter and expect a test to fail. Long: just mutate-sources --dialect tiny
 mutate-sources *args:
-    "{{bin}}/python" checks/mutate_behaviour.py "$@"
     "{{bin}}/python" checks/mutate_sources.py "$@"
+
+# Change what a dialect does and list what no test of it notices: just mutate-behaviour --dialect tiny
+mutate-behaviour *args:
+    "{{bin}}/python" checks/mutate_behaviour.py "$@"
 
 # Change the code in small ways and expect the test of each requirement of docs/contract.md to notice: just mutate-contract --source 004
 mutate-contract *args:
