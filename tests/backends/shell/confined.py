@@ -12,6 +12,7 @@ import subprocess
 import sys
 import traceback
 
+from handhold.backends.network import NO_HOSTS
 from handhold.backends.shell.limits import ResourceLimits
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.sandbox import create_sandbox
@@ -32,8 +33,14 @@ def main(request: str) -> int:
     if given.pop("shared", False):
         assert box.bubblewrap
         given["loopback"] = Loopback(box.bubblewrap.path)
+    network = True if given.pop("network", False) else NO_HOSTS
     launch = box.prepare_launch(
-        ["bash", "-c", given.pop("command")], mounts=mounts, limits=limits, write_protection=guarded, **given
+        ["bash", "-c", given.pop("command")],
+        mounts=mounts,
+        network=network,
+        limits=limits,
+        write_protection=guarded,
+        **given,
     )
     try:
         return subprocess.run(
