@@ -13,6 +13,7 @@ import sys
 import traceback
 
 from handhold.backends.network import NO_HOSTS
+from handhold.backends.program_search import distrust
 from handhold.backends.shell.limits import ResourceLimits
 from handhold.backends.shell.loopback import Loopback
 from handhold.backends.shell.sandbox import create_sandbox
@@ -22,6 +23,8 @@ from handhold.backends.shell.sandbox_layout import Mount, WriteProtection
 def main(request: str) -> int:
     given = json.loads(request)
     mounts = [Mount(**mount) for mount in given.pop("mounts")]
+    for mount in mounts:  # as opening the workspace does
+        distrust(mount.real)
     names = [os.path.join(given["folder"], name) for name in given.pop("protected", ())]
 
     def holds(place: str, _is_folder: bool) -> bool:
