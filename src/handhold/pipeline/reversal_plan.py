@@ -39,6 +39,7 @@ class ReversalPlanner:
     def __init__(self, session: Session, contents: ChangeContents, take: Resolution | None) -> None:
         self._session = session
         self._files = session.files
+        self._contents = contents
         self._merger = PathMerger(contents.read_content, self._find_free_path, take)
         self._projected = ProjectedState()
         self._conflicts: dict[str, ReversalConflict] = {}
@@ -114,7 +115,8 @@ class ReversalPlanner:
                 return now
             return InlineContent(self._files.read(path).data)
         if isinstance(now, StagedContent) and not is_staged and is_regular_file(now):
-            return ContentRef(now.hash, now.size)
+            data = self._contents.read_content(now, path)
+            return ContentRef(now.hash, now.size) if data is None else InlineContent(data)
         return now
 
     def _has_other_names(self, path: str) -> bool:
