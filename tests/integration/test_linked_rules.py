@@ -12,6 +12,7 @@ import pytest
 
 from handhold import Reply, Rule, Toolbox
 from handhold.core.errors import Denied
+from handhold.core.ports.policy import Verb
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -55,7 +56,9 @@ def opened(ws: Path, *rules: Rule, **options: Any) -> Iterator[Toolbox]:
 
 
 def deny(path: str, *verbs: str) -> Rule:
-    return Rule(path, "deny", verbs, "kept apart", [path if "/" in path else f"x/{path}"], ["other"], paths=[path])
+    return Rule(
+        path, "deny", map(Verb, verbs), "kept apart", [path if "/" in path else f"x/{path}"], ["other"], paths=[path]
+    )
 
 
 def run(box: Toolbox, command: str) -> Reply:

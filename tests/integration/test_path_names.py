@@ -15,12 +15,15 @@ from hypothesis import HealthCheck, Phase, example, given, note, settings
 from hypothesis import strategies as st
 
 from handhold import Rule, Toolbox
+from handhold.core.ports.policy import Verb
 from tests.integration.path_names_model import hard_links, may_be_covered, must_be_covered, reached_names
 from tests.scale import examples
 
 pytestmark = pytest.mark.timeout(180)
 
 UNSHRUNK = (Phase.explicit, Phase.reuse, Phase.generate)  # each example opens a toolbox
+# Making a tree takes long, and the fixtures of a test are the same for all its examples.
+SLOW_TREES = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
 FOLDERS = ("a", "b", "b/d", "a/s", "s")
 NAMES = ("s", "S", "k", "l", ".envrc", ".claude")
 PARENTS = ("", "a", "b", "b/d")
@@ -95,7 +98,7 @@ def fill(root: Path, given: Sequence[Link]) -> None:
 
 def deny(verbs: Sequence[str], path: str) -> Rule:
     covered = path if "/" in path else f"x/{path}"
-    return Rule(f"no {path}", "deny", list(verbs), "kept apart", [covered], ["other"], paths=[path])
+    return Rule(f"no {path}", "deny", map(Verb, verbs), "kept apart", [covered], ["other"], paths=[path])
 
 
 def open_box(root: Path, rule: Rule, **options: Any) -> Toolbox:
@@ -120,7 +123,7 @@ def leads_inside(root: Path, path: str) -> bool:
         return False
 
 
-@settings(max_examples=examples(120), deadline=None, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, phases=UNSHRUNK, suppress_health_check=SLOW_TREES)
 @given(
     case=cases(RULES),
     later=st.lists(st.one_of(links, moves), max_size=2),
@@ -159,7 +162,7 @@ def check_reading(box: Toolbox, root: Path, rule: str, asked: Sequence[str]) -> 
             assert f"needle in {path}\n" not in f"{shown}\n"
 
 
-@settings(max_examples=examples(120), deadline=None, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, phases=UNSHRUNK, suppress_health_check=SLOW_TREES)
 @given(
     case=cases((*RULES, *PROTECTED)),
     later=st.lists(st.one_of(links, moves), max_size=2),
@@ -204,7 +207,7 @@ def check_changing(box: Toolbox, root: Path, rule: str, path: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["contained", "brokered"])
-@settings(max_examples=examples(40), deadline=None, phases=UNSHRUNK, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(40), deadline=None, phases=UNSHRUNK, suppress_health_check=SLOW_TREES)
 @given(
     case=cases((*RULES, *PROTECTED)),
     asked=st.lists(asked_paths, max_size=2),
