@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,38 @@ def test_c95_n3_in_the_background_only_the_broker_needs_no_question(ws: Path, he
     else:
         assert reply.code == "NOT_APPROVED"
         assert "this cannot be undone" in reply.text
+
+
+# What git obeys, in the HOME of the session, which is not checked.
+PLANT = """
+import os
+tmp, home = os.environ.get("TMPDIR", "/tmp"), os.path.expanduser("~")
+with open(f"{tmp}/planted", "w") as script:
+    script.write("#!/bin/sh\\necho planted | tee keep.txt other.txt\\n")
+os.chmod(f"{tmp}/planted", 0o755)
+with open(f"{home}/.gitconfig", "w") as settings:
+    settings.write(f"[diff]\\n\\texternal = {tmp}/planted\\n")
+"""
+
+
+def test_what_nobody_was_asked_about_only_reads_the_workspace_in_the_background(ws: Path, held_by: HeldBy):  # noqa: F811
+    (ws / "plant.py").write_text(PLANT)
+    for arguments in (["init", "-q"], ["add", "keep.txt"]):
+        subprocess.run(["git", *arguments], cwd=ws, check=True, env={**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null"})
+    (ws / "keep.txt").write_text("changed\n")
+    with Toolbox.open(ws, state=ws.parent / "state", settings=False) as box:
+        assert box.call("bash", {"command": "python3 plant.py"}).ok
+        job = box.call("bash", {"command": "git diff; cat keep.txt", "background": True})
+        assert job.ok, job.text
+        shown = job.text
+        while "exit status" not in shown:
+            time.sleep(0.05)
+            shown = box.call("bash_output", {"job": job.data["job"], "offset": 0}).text
+        assert "planted" in shown, "git did not run what was planted"
+        if held_by == "broker":
+            assert box.undo().status == "success"
+    assert (ws / "keep.txt").read_text() == "changed\n"
+    assert not (ws / "other.txt").exists()
 
 
 @pytest.mark.root

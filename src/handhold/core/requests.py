@@ -237,6 +237,7 @@ class Run:
     direct: bool = False  # on the workspace itself, without an overlay: cannot be undone
     first_bytes: int = 0  # show only this many bytes from the beginning; `chars` is then ignored
     network: bool = False  # with all of it: the user, not a model, chose that
+    reads: bool = False  # nobody was asked, since its text only reads: the workspace is read-only for it
     folder: str = ""  # where it starts, resolved; empty: where the shell is
     isolated: bool = False  # neither starts where a persistent shell is nor changes what it passes on
     streams: tuple[int, int, int] | None = None  # descriptors that it gets as its own; its output is then not collected

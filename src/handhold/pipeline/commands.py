@@ -103,9 +103,9 @@ class CommandRunner:
     def run(self, context: CallContext, request: Run) -> Reply:
         shell, token = self.shell, context.token
         sandbox = shell.sandbox
-        decision = self._authorize(context, request, sandbox)
+        decision, reads = self._authorize(context, request, sandbox)
         # The shell runs a command directly only if that was decided about: an overlay may become impossible meanwhile.
-        request = replace(request, direct=request.direct or not sandbox.shadow)
+        request = replace(request, direct=request.direct or not sandbox.shadow, reads=reads)
         if request.background:
             commit = partial(self._job_changes.commit, context.call, request)
             started = run.conclude_job("start", shell.start(request, commit))
@@ -216,8 +216,12 @@ class CommandRunner:
 
     # --- before it runs
 
-    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> CallDecision:
-        """Decide before it runs. Without an overlay its effects cannot be reviewed, so the command itself is."""
+    def _authorize(self, context: CallContext, request: Run, sandbox: SandboxStatus) -> tuple[CallDecision, bool]:
+        """Decide before it runs. Without an overlay its effects cannot be reviewed, so the command itself is.
+
+        And whether it may only read: its text says so, so nobody is asked. The text does not say what the program
+        obeys, such as git's settings in the HOME of the session.
+        """
         direct = not sandbox.shadow or request.background or request.direct
         if direct and request.preview:
             raise NoShell("a preview needs an overlay of the workspace, which is not available here")
@@ -225,7 +229,7 @@ class CommandRunner:
         analysis = self.analyze(request.command, contained=not direct and not sandbox.network, folder=folder)
         # In the background only the text tells whether there will be something to undo.
         in_background = request.background and analysis.kind != "read-only"
-        return self._authorizer.authorize_command(
+        decision = self._authorizer.authorize_command(
             context.call,
             request.command,
             analysis,
@@ -235,6 +239,8 @@ class CommandRunner:
             no_undo=sandbox.explain_no_undo(background=in_background),
             seq=context.seq,
         )
+        reads = request.background and not in_background and self._session.policy.name != "open"
+        return decision, reads
 
     def analyze(self, command: str, *, contained: bool, folder: str = "") -> CommandAnalysis:
         """What a command would do, by its text, in `folder` or where the shell is. It does not run."""

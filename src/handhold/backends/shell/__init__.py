@@ -382,7 +382,7 @@ class SandboxedShell:
                 hidden=[*self._list_hidden_paths(), *(find_other_mounts(roots) if denied_paths else ())],
                 masks=build_masks(denied_paths, roots, self._folders.state),
                 limits=self._limits,
-                write_protection=self._build_write_protection(mounts, keeps_changes=keeps_changes),
+                write_protection=self._build_write_protection(mounts, keeps_changes=keeps_changes, reads=run.reads),
                 tracing=self._tracing,
                 streams=run.streams,
                 credentials=self._credentials,
@@ -417,7 +417,9 @@ class SandboxedShell:
         mounts = (Mount(root.real, "direct" if root.writable else "read-only") for root in self._roots)
         return tuple(sorted(mounts, key=lambda mount: mount.real))
 
-    def _build_write_protection(self, mounts: Sequence[Mount], *, keeps_changes: bool) -> WriteProtection | None:
+    def _build_write_protection(
+        self, mounts: Sequence[Mount], *, keeps_changes: bool, reads: bool
+    ) -> WriteProtection | None:
         """Raise NoShell if more paths are protected than can be mounted."""
         if self._sandbox.broker:
             if keeps_changes:
@@ -430,6 +432,9 @@ class SandboxedShell:
             )
         if not self._bubblewrap or all(mount.mode != "direct" for mount in mounts):
             return None
+        if reads:
+            roots = [mount.real for mount in mounts]
+            return WriteProtection(lambda place, _: is_inside_any(place, roots), roots)
         paths = self._guard.locked_paths()
         if len(paths) > MAX_MASKS:
             raise NoShell(f"{len(paths):,} files and folders must not be changed; at most {MAX_MASKS} can be protected")
