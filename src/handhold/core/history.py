@@ -171,17 +171,36 @@ def build_undo_steps(journal: Journal, chosen: Sequence[JournalEntry]) -> list[U
 def _resolve_redone(
     journal: Journal, chosen: Sequence[JournalEntry]
 ) -> Iterator[tuple[tuple[JournalEntry, ...], Sequence[FileChange]]]:
-    """Calls, and their changes. A redo may have merged later changes, or created folders that the call itself did not;
-    what an undo left as it was is still as the call changed it."""
+    """Calls, and what of their changes is in effect. They count as they were made, unless an undo or redo of them was
+    about other calls, too."""
     for redo, group in groupby(chosen, key=lambda entry: entry.redone_by):
         entries = tuple(group)
-        if redo and {entry.seq for entry in entries} == set(journal.calls_redone_by(redo)):
-            files = journal.changes_of(redo)
-            known = {change.path for change in files}
-            own = combine_changes([journal.changes_of(entry.seq) for entry in entries])
-            yield entries, (*files, *(each for each in own if each.path not in known and not each.is_directory))
+        calls = {entry.seq for entry in entries}
+        reversals = journal.find_reversals(calls) if redo else ()
+        undone = {call for each in reversals if each.call.tool == "undo" for call in each.takes_back}
+        undos = {each.seq for each in reversals if each.call.tool == "undo"}
+        redone = {undo for each in reversals if each.call.tool == "redo" for undo in each.takes_back}
+        if redo and undone <= calls and redone <= undos:
+            yield entries, _replay(journal, entries, reversals)
         else:
             yield from (((entry,), journal.changes_of(entry.seq)) for entry in entries)
+
+
+def _replay(journal: Journal, calls: Sequence[JournalEntry], reversals: Sequence[JournalEntry]) -> Sequence[FileChange]:
+    """What is in effect of these calls after their undos and redos, which may have merged later changes, created
+    folders that the calls did not, or left a path as it was."""
+    own = combine_changes([journal.changes_of(entry.seq) for entry in calls])
+    in_effect: dict[str, list[FileChange]] = {}
+    for change in own:
+        if not change.is_directory:
+            in_effect.setdefault(change.path, []).append(change)
+    for each in reversals:
+        files = journal.changes_of(each.seq)
+        for change in files:
+            in_effect.pop(change.path, None)
+        if each.call.tool == "redo":
+            in_effect.update((change.path, [change]) for change in files)
+    return [change for changes in in_effect.values() for change in changes]
 
 
 def has_staged_content(files: Sequence[FileChange]) -> bool:

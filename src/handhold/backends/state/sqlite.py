@@ -356,9 +356,9 @@ class SqliteStore(SqliteApprovalStore):
         with self._database.read_transaction() as connection:
             return read_entries(connection, undo_state.select_undos(connection, session, of=of, since=since, last=last))
 
-    def calls_redone_by(self, redo: int) -> Collection[int]:
+    def find_reversals(self, calls: Collection[int]) -> Sequence[JournalEntry]:
         with self._database.read_transaction() as connection:
-            return set(undo_state.select_redone(connection, redo))
+            return read_entries(connection, undo_state.select_reversals(connection, calls))
 
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:
         with self._database.read_transaction() as connection:

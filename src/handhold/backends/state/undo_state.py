@@ -8,7 +8,7 @@ began earlier may change something later.
 
 import json
 import sqlite3
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
 from handhold.backends.state.contents import split_batches
 from handhold.backends.state.text_codec import to_bytes
@@ -130,10 +130,20 @@ def select_undos(
     return sorted(found)[-last if last else 0 :]
 
 
-def select_redone(connection: sqlite3.Connection, redo: int) -> Iterator[int]:
-    """The calls whose last redo is this one."""
-    rows = connection.execute("SELECT seq FROM committed WHERE redone_by = ? AND redone_by", (redo,))
-    return (seq for (seq,) in rows)
+def select_reversals(connection: sqlite3.Connection, calls: Collection[int]) -> list[int]:
+    """The undos of any of these calls, and the redos of these undos, oldest first."""
+    undos, redos = set[int](), set[int]()
+    for found, kind, of in ((undos, "undo", calls), (redos, "redo", undos)):
+        for batch in split_batches(of):
+            found.update(
+                seq
+                for (seq,) in connection.execute(
+                    "SELECT seq FROM committed WHERE kind = ? AND seq IN"
+                    f" (SELECT seq FROM taken WHERE call IN ({','.join('?' * len(batch))}))",
+                    (kind, *batch),
+                )
+            )
+    return sorted(undos | redos)
 
 
 def _parse_number(call: str | int) -> int | None:

@@ -167,8 +167,8 @@ class Journal(Protocol):
         """The undos after `since` that are in effect, oldest first: all, or those that undid one of these calls."""
         ...
 
-    def calls_redone_by(self, redo: int) -> Collection[int]:
-        """The calls whose last redo is this one."""
+    def find_reversals(self, calls: Collection[int]) -> Sequence[JournalEntry]:
+        """The undos of any of these calls, and the redos of these undos, oldest first."""
         ...
 
     def changes_of(self, seq: int) -> tuple[FileChange, ...]:
