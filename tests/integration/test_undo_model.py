@@ -16,6 +16,7 @@ import pytest
 
 from handhold import Target, Toolbox
 from handhold.core.results import Reply
+from handhold.pipeline.reversal_plan import GONE_REASON
 from tests.scale import scaled
 from tests.suites.machine import has_shadows
 
@@ -104,6 +105,7 @@ class History:
         self.root, self.box, self.rng = root, box, rng
         self.calls: list[Made] = []  # in the order in which they took effect
         self.before: Texts = {}
+        self.removed: set[str] = set()  # by the person; what was there may be gone
         self.refused = 0
         self.merged = 0
 
@@ -142,7 +144,9 @@ class History:
     # --- steps
 
     def person(self) -> None:
-        self.write(self.act("p"))
+        before, texts = self.read(), self.act("p")
+        self.removed |= before.keys() - texts.keys()
+        self.write(texts)
 
     def agent(self) -> None:
         before, wanted = self.read(), self.act("agent")
@@ -201,6 +205,8 @@ class History:
         """Whether it was carried out. It equals the model, or is refused with the paths in conflict."""
         wanted, conflicts = reverse_all(steps, self.before)
         now = self.read()
+        reasons = zip(reply.data.get("paths", ()), reply.data.get("reasons", ()), strict=False)
+        conflicts |= self.removed & {Path(path).name for path, reason in reasons if reason == GONE_REASON}
         if conflicts:
             assert reply.code == "UNDO_CONFLICT", (self, reply)
             assert {Path(path).name for path in reply.data["paths"]} == conflicts
