@@ -164,30 +164,3 @@ def test_v13_a_content_that_changed_during_a_question_is_not_told_as_dropped(wor
     assert reply.ok
     assert [each["clash"] for each in reply.data["conflicts"]] == ["changed"]
     assert not (workspace.root / "a").exists()
-
-
-@pytest.mark.skipif(not has_shadows(), reason="no overlay on this machine")
-@pytest.mark.parametrize("command", ["sed -i s/one/two/ a", "rm a"])
-def test_c92_a_redo_that_a_person_had_done_already_can_be_undone(tmp_path: Path, command: str):
-    root = tmp_path / "ws"
-    root.mkdir()
-    (root / "a").write_text("one\n")
-    with Toolbox.open(root, state=tmp_path / "state", policy="open", settings=False) as box:
-        assert box.call("bash", {"command": command}).ok
-        assert box.undo().ok
-        if command == "rm a":
-            (root / "a").unlink()
-        else:
-            (root / "a").write_text("two\n")
-        assert box.redo().ok
-        if command == "rm a":  # a person removed the only copy
-            refused = box.undo(Target.session())
-            assert refused.data["reasons"] == ["what was there before is gone"], refused.text
-            assert box.undo(take="old").code == "UNDO_CONFLICT"
-            assert box.undo(Target.session(), take="skip").ok
-            return
-        for text in ("one\n", "two\n", "one\n", "two\n"):
-            reply = box.undo() if text == "one\n" else box.redo()
-            assert reply.ok, reply.text
-            assert "Kept" not in reply.text
-            assert (root / "a").read_text() == text

@@ -16,7 +16,6 @@ import pytest
 
 from handhold import Target, Toolbox
 from handhold.core.results import Reply
-from handhold.pipeline.reversal_plan import GONE_REASON
 from tests.scale import scaled
 from tests.suites.machine import has_shadows
 
@@ -37,8 +36,7 @@ class Made:
 
     seq: int
     by_command: bool
-    changes: Changes
-    own: Changes
+    changes: Changes  # in effect: what a redo found done is not the call's any more
     undo: Changes | None = None  # what its undo did, while it is undone
 
 
@@ -105,7 +103,6 @@ class History:
         self.root, self.box, self.rng = root, box, rng
         self.calls: list[Made] = []  # in the order in which they took effect
         self.before: Texts = {}
-        self.removed: set[str] = set()  # by the person; what was there may be gone
         self.refused = 0
         self.merged = 0
 
@@ -144,9 +141,7 @@ class History:
     # --- steps
 
     def person(self) -> None:
-        before, texts = self.read(), self.act("p")
-        self.removed |= before.keys() - texts.keys()
-        self.write(texts)
+        self.write(self.act("p"))
 
     def agent(self) -> None:
         before, wanted = self.read(), self.act("agent")
@@ -174,7 +169,7 @@ class History:
         changes = difference(before, self.read())
         entry = self.box.log(last=1)[0]
         if changes and entry.changed and (not last or entry.seq != last[0].seq):
-            self.calls.append(Made(entry.seq, by_command, changes, changes))
+            self.calls.append(Made(entry.seq, by_command, changes))
 
     def undo_one(self) -> None:
         if done := [call for call in self.calls if call.undo is None]:
@@ -187,7 +182,8 @@ class History:
             call = self.rng.choice(undone)
             assert call.undo is not None
             if self.check(self.box.redo(Target.call(call.seq)), [[*call.undo.items()]], is_undo=False):
-                call.changes = {**call.own, **difference(self.before, self.read())}
+                left = {name: each for name, each in call.changes.items() if name not in call.undo}
+                call.changes = {**left, **difference(self.before, self.read())}
                 call.undo = None
                 self.calls.remove(call)
                 self.calls.append(call)
@@ -205,8 +201,6 @@ class History:
         """Whether it was carried out. It equals the model, or is refused with the paths in conflict."""
         wanted, conflicts = reverse_all(steps, self.before)
         now = self.read()
-        reasons = zip(reply.data.get("paths", ()), reply.data.get("reasons", ()), strict=False)
-        conflicts |= self.removed & {Path(path).name for path, reason in reasons if reason == GONE_REASON}
         if conflicts:
             assert reply.code == "UNDO_CONFLICT", (self, reply)
             assert {Path(path).name for path in reply.data["paths"]} == conflicts

@@ -25,20 +25,12 @@ from handhold.core.tools.git_refresh import GIT_FOLDER_PATH
 from handhold.pipeline.change_contents import ChangeContents, is_current
 from handhold.pipeline.reversal_state import ProjectedState, is_same_content
 from handhold.pipeline.session import Session
-from handhold.pipeline.three_way import (
-    PathMerger,
-    PathReversal,
-    ReversalConflict,
-    is_regular_file,
-    is_same_side,
-    mode_of,
-)
+from handhold.pipeline.three_way import PathMerger, PathReversal, ReversalConflict, is_regular_file
 from handhold.progress import track
 
 GIT_INTERNAL_PATH = re.compile(r".*/\.git/.*", re.DOTALL)
 GIT_REASON = "git has changed it since"
 LINKED_REASON = "changed since, and a file with several names"
-GONE_REASON = "what was there before is gone"
 
 
 class ReversalPlanner:
@@ -50,7 +42,6 @@ class ReversalPlanner:
         self._contents = contents
         self._merger = PathMerger(contents.read_content, self._find_free_path, take)
         self._projected = ProjectedState()
-        self._outside_slots: set[Content] = set()  # kept as texts at most
         self._conflicts: dict[str, ReversalConflict] = {}
         self.kept_lines: dict[str, int] = {}  # by path: later lines that stay
         self.left: list[str] = []  # paths that stay as they are
@@ -83,10 +74,9 @@ class ReversalPlanner:
         for change in track(step.files, "files checked"):
             path = change.path
             earlier = merged.get(path) or exact.get(path)
-            is_outside = change.after in self._outside_slots
-            if earlier and not is_outside and is_same_content(earlier.after, change.before):
+            if earlier and is_same_content(earlier.after, change.before):
                 (merged if path in merged else exact)[path] = replace(change, before=earlier.before)
-            elif not earlier and not is_outside and self._will_match(change, paths):
+            elif not earlier and self._will_match(change, paths):
                 exact[path] = change
             else:
                 now = earlier.after if earlier else self._read_now(path, is_staged=is_staged)
@@ -104,13 +94,7 @@ class ReversalPlanner:
         objection = GIT_REASON if GIT_INTERNAL_PATH.fullmatch(path) else ""
         if is_staged and now is not None and self._has_other_names(path):  # they would stay as they are
             objection = LINKED_REASON
-        text = self._read_text(change.after)
-        if change.after in self._outside_slots and text is None and not is_same_side(change.after, now):
-            found = self._merger.leave(ReversalConflict(path, GONE_REASON))
-        elif text is not None and objection != LINKED_REASON and is_same_side(change.before, now):
-            found = PathReversal(FileChange(path, now, text, mode_of(change.after)))
-        else:
-            found = self._merger.reverse(change, now, objection)
+        found = self._merger.reverse(change, now, objection)
         if isinstance(found, ReversalConflict):
             self._conflicts.setdefault(path, found)
             return None
@@ -121,13 +105,6 @@ class ReversalPlanner:
         if found.saved_path:
             self.saved[path] = found.saved_path
         return found
-
-    def _read_text(self, content: Content | None) -> InlineContent | None:
-        """The text of a file that is no longer in its slot, if it was kept."""
-        if content is None or content not in self._outside_slots or not is_regular_file(content):
-            return None
-        data = self._session.contents.get(content.hash)
-        return None if data is None else InlineContent(data)
 
     def _read_now(self, path: str, *, is_staged: bool) -> Content | None:
         if path in self._projected.contents:
@@ -167,10 +144,7 @@ class ReversalPlanner:
             case None | Directory() | DirectoryMetadata() | InlineContent():
                 return False
             case StagedContent() as staged:
-                if staged.command in needed_slots and not self._files.is_staged(staged):
-                    # Somebody had done before what a redo was to do: the slot still has what that would have written.
-                    self._outside_slots.add(staged)
-                return staged.command not in needed_slots
+                return staged.command not in needed_slots or not self._files.is_staged(staged)
             case content:
                 return not self._session.contents.has(content.hash)
 

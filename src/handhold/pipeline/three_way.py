@@ -47,7 +47,7 @@ class PathMerger:
     def reverse(self, change: FileChange, now: Content | None, objection: str) -> PathReversal | ReversalConflict:
         """`change` is reversed already: from what the call left to what was there before it. `objection` is why texts
         at this path are not merged; empty if they may be."""
-        if is_same_side(change.after, now):
+        if _is_same(change.after, now):
             return PathReversal(None)
         if reason := self._find_reason(change, now) or objection:
             return self._decide(change, now, ReversalConflict(change.path, reason))
@@ -72,7 +72,7 @@ class PathMerger:
         assert left is not None
         assert old is not None
         assert now is not None
-        mode, is_clear = _merge_modes(mode_of(left), mode_of(old), mode_of(now))
+        mode, is_clear = _merge_modes(_mode_of(left), _mode_of(old), _mode_of(now))
         if not is_clear:
             return self._decide(change, now, ReversalConflict(path, "its mode was changed since"))
         present, restored = self._read_exactly(now, path), self._read_exactly(old, path)
@@ -111,10 +111,6 @@ class PathMerger:
         content = InlineContent(merged.data)
         return PathReversal(FileChange(change.path, now, content, mode), _count_new_lines(texts[1], texts[0]))
 
-    def leave(self, conflict: ReversalConflict) -> PathReversal | ReversalConflict:
-        """Where there is nothing to restore: the path can only stay as it is."""
-        return PathReversal(None, is_left=True) if self._take in ("mine", "skip") else conflict
-
     def _decide(
         self, change: FileChange, now: Content | None, conflict: ReversalConflict
     ) -> PathReversal | ReversalConflict:
@@ -130,7 +126,7 @@ class PathMerger:
                 if data is None:
                     return conflict
                 place = self._find_free_path(path)
-                return PathReversal(FileChange(place, None, InlineContent(data), mode_of(old)), None, place)
+                return PathReversal(FileChange(place, None, InlineContent(data), _mode_of(old)), None, place)
             case "old":
                 is_staged = isinstance(old or change.before, StagedContent)
                 can_be_written = all(side is None or is_regular_file(side) for side in (old, now))
@@ -145,14 +141,14 @@ def is_regular_file(content: Content) -> bool:
     )
 
 
-def is_same_side(wanted: Content | None, now: Content | None) -> bool:
+def _is_same(wanted: Content | None, now: Content | None) -> bool:
     if hash_or_none(wanted) != hash_or_none(now):
         return False
-    modes = {mode_of(wanted), mode_of(now)} - {None}
+    modes = {_mode_of(wanted), _mode_of(now)} - {None}
     return len(modes) < 2
 
 
-def mode_of(content: Content | None) -> int | None:
+def _mode_of(content: Content | None) -> int | None:
     """The permission bits, if they are known: file tools leave them as they are."""
     return content.mode if isinstance(content, StagedContent) else None
 
