@@ -151,6 +151,15 @@ def test_n14_what_came_and_went_in_a_session_is_no_change(run: Run):
 # --- asked before something is lost
 
 
+def test_e21_forget_shows_no_name_that_could_move_the_cursor(run: Run, tmp_path: Path):
+    name = "a\x1b[2J\u202eb"
+    (tmp_path / "ws" / name).write_text("one\n")
+    forgotten = run("forget", "--yes", name)
+    assert forgotten.exit_code == 0
+    assert "a\\x1b[2J\\u202eb" in forgotten.output
+    assert forgotten.output.strip().isprintable()
+
+
 def test_n6_forget_asks_and_names_the_only_copies(run: Run, tmp_path: Path):
     with Toolbox.open(".") as box:
         box.call("read_file", {"path": "a.txt"})

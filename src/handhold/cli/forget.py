@@ -11,7 +11,7 @@ from handhold.cli import options
 from handhold.cli.options import print_json, report_errors
 from handhold.cli.prompt import confirm_loss
 from handhold.cli.state import default_root
-from handhold.core.text.path_escaping import unescape_ambiguous
+from handhold.core.text.path_escaping import format_path, unescape_ambiguous
 
 if TYPE_CHECKING:
     from handhold.toolbox import Toolbox
@@ -62,7 +62,7 @@ def forget(
     if as_json:
         print_json(ForgottenJSON(forgotten=place or str(folder)))
     else:
-        click.echo(f"Removed the copies and undo contents of {place or folder}.")
+        click.echo(f"Removed the copies and undo contents of {format_path(place or str(folder))}.")
     return 0
 
 
