@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from handhold.core.choices import Matching
-from handhold.core.errors import AlreadyExists, IsDirectory, NoMatch, ToolError
+from handhold.core.errors import AlreadyExists, NoMatch, ToolError
 from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Edit, MultiEdit, Replacement
@@ -22,11 +22,10 @@ def plan_multi(request: MultiEdit, files: GuardedView) -> Changes:
 
 
 def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Changes:
-    stat = files.stat(path)
-    if stat and stat.kind == "directory":
-        raise IsDirectory(path)
     first, *rest = edits
-    if not first.old and files.options.empty_old_creates:
+    stat = files.stat(path)
+    is_folder = stat is not None and stat.kind == "directory"  # which is refused as one below
+    if not first.old and files.options.empty_old_creates and not is_folder:
         if stat:
             raise AlreadyExists(path)
         return plan_create(path, first.new, rest, files)

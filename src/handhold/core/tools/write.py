@@ -1,6 +1,5 @@
 """Write: create or replace a whole file."""
 
-from handhold.core.errors import IsDirectory, NotRegularFile
 from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guarded_view import GuardedView
 from handhold.core.requests import Write
@@ -12,13 +11,8 @@ from handhold.core.text.splice import keep_line_endings
 
 
 def plan(request: Write, files: GuardedView) -> Changes:
-    stat = files.stat(request.path)
-    if stat is None:
+    if files.stat(request.path) is None:
         return plan_create(request.path, request.content, files)
-    if stat.kind == "directory":
-        raise IsDirectory(request.path)
-    if stat.kind == "other":
-        raise NotRegularFile(request.path, stat.kind)
     known = files.read_editable_text(request.path, fully=True)
     check_encodable(request.content, known.text.encoding, request.path)
     after = known.text.with_body(keep_line_endings(known.text.body, request.content))

@@ -4,7 +4,6 @@ A write clears the read record, so that the file must be read again before the n
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import BadArguments, NoChange, ToolError
@@ -19,13 +18,6 @@ COMMAND_TIMEOUT_SECONDS = 120.0  # for a command; the source has no limit
 MAX_PAGE_LINES = (
     messages.MAX_PAGE_CHARS // 8
 )  # that fit on a page: each has at least a number, an arrow and a line break
-LIMITS = PageLimits(
-    lines=messages.DEFAULT_PAGE_LINES,
-    line_chars=messages.MAX_PAGE_CHARS,
-    chars=messages.MAX_PAGE_CHARS,
-    cut_unit="character",
-    has_final_line=True,
-)
 
 
 class Hello(BaseDialect):
@@ -50,9 +42,12 @@ class Hello(BaseDialect):
         match tool:
             case "read_file":
                 limit = normalize_limit(a.get("limit"))
-                limits = replace(
-                    LIMITS,
+                limits = PageLimits(
                     lines=min(max(limit or messages.DEFAULT_PAGE_LINES, messages.DEFAULT_PAGE_LINES), MAX_PAGE_LINES),
+                    line_chars=messages.MAX_PAGE_CHARS,
+                    chars=messages.MAX_PAGE_CHARS,
+                    cut_unit="character",
+                    has_final_line=True,
                 )
                 return Read(path, limits, max(a.get("offset", FIRST_LINE), FIRST_LINE), limit)
             case "write_file":

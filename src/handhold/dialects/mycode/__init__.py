@@ -5,7 +5,6 @@ and at most 2000.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from handhold.core.errors import ToolError
@@ -21,7 +20,7 @@ MAX_ENTRIES, MAX_MATCHES = 200, 100
 DEFAULT_PAGE_LINES, MAX_PAGE_LINES = 500, 2000
 MAX_RESULT_CHARS = 20_000  # characters of search results: the form has them twice, and escaping may double them
 MAX_PAGE_CHARS = 120_000  # characters of a page, which the form has once: 2,000 lines of 60
-LIMITS = PageLimits(lines=DEFAULT_PAGE_LINES, line_chars=2000, chars=MAX_PAGE_CHARS)
+MAX_LINE_CHARS = 2000  # characters of a line of a page
 MAX_OFFSET = 10_000
 
 
@@ -74,7 +73,9 @@ class MyCode(BaseDialect):
             case "Read":
                 lines = get_count(tool, a, "limit", maximum=MAX_PAGE_LINES) or DEFAULT_PAGE_LINES
                 # A limit of the page, not of the request: whatever ends before the file does is partial.
-                return Read(a["path"], replace(LIMITS, lines=lines), get_count(tool, a, "start_line"))
+                return Read(
+                    a["path"], PageLimits(lines, MAX_LINE_CHARS, MAX_PAGE_CHARS), get_count(tool, a, "start_line")
+                )
             case _:
                 raise unhandled_tool_error(tool)
 
