@@ -3,16 +3,20 @@
     python checks/mutate_behaviour.py                   all dialects
     python checks/mutate_behaviour.py --dialect tiny    one dialect only
 
-Limits are moved by one, flags flipped, arguments disconnected and refusals left out, wherever the code of a dialect has
-one; refusals also in the tools that it calls, and folders that its source ignores are entered. Prints each mutant that
-no test notices, and fails if there is one that EQUIVALENT does not explain.
+Limits are moved by one, flags flipped, arguments disconnected and refusals left out, wherever the code of a dialect
+has one; folders that its source ignores are entered. A refusal of the core is a dialect's behaviour if the dialect has
+words of its own for it, and an option if the dialect sets it: all else is the same for all, and has tests of its own.
+Prints each mutant that no test notices, and fails if there is one that EQUIVALENT does not explain.
 """
 
 import argparse
+import ast
 import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
 
 import pytest
 from mutants import (
@@ -20,13 +24,17 @@ from mutants import (
     CODE,
     PROJECT,
     Mutant,
+    Operator,
     Session,
     find_functions,
     mutate_function,
     mutate_values,
+    parse,
     run_with_items,
     silent_refusal,
 )
+
+from handhold.core import errors
 
 SCENARIOS = "tests/scenarios/test_scenarios.py"
 DIALECTS: Mapping[str, Sequence[str]] = {
@@ -38,7 +46,10 @@ DIALECTS: Mapping[str, Sequence[str]] = {
     "mycode": ("tests/dialects/test_mycode.py",),
 }
 REFUSING = ("core/read_tracker.py", "core/tools/edit.py", "core/tools/write.py", "core/text/edits.py")
-EQUIVALENT: Mapping[str, str] = {}
+EQUIVALENT: Mapping[str, str] = {
+    r"tiny\.LIMITS\.(lines|line_chars)": "a page ends by its bytes before",
+    r"(hello|claude): .* _apply_edit: refusal": "where text is matched exactly, the first of two checks finds all",
+}
 """Mutants that no test can notice, by a regular expression for their name, and why."""
 
 
@@ -48,12 +59,33 @@ def list_mutants(dialect: str) -> Iterator[Mutant]:
     for function in find_functions(own).values():
         yield from mutate_function(function, BEHAVIOUR)
     yield from mutate_values(own)
+    worded = tuple(find_worded_errors(own))
     core = [module for name, module in list(sys.modules.items()) if name.startswith("handhold.core.")]
     for code, function in find_functions(core).items():
         if code.co_filename in [f"{CODE}/{file}" for file in REFUSING]:
-            yield from mutate_function(function, [silent_refusal])
+            yield from mutate_function(function, [make_refusal_operator(function, worded)])
     if dialect == "mycode":
         yield from enter_ignored_folders()
+
+
+def find_worded_errors(modules: Sequence[ModuleType]) -> Iterator[type]:
+    """The errors for which these modules have words of their own."""
+    for module in modules:
+        for node in ast.walk(parse(str(module.__file__))):
+            if isinstance(node, ast.MatchClass) and isinstance(node.cls, ast.Attribute):
+                yield getattr(errors, node.cls.attr)
+
+
+def make_refusal_operator(function: FunctionType, worded: tuple[type, ...]) -> Operator:
+    """Leaves out the refusals of a function that raise one of these errors, or one that was made before."""
+
+    def refusal(node: Any) -> ast.AST | None:
+        call: Any = node.exc if isinstance(node, ast.Raise) else None
+        kind = function.__globals__.get(ast.unparse(call.func)) if isinstance(call, ast.Call) else None
+        kind = kind if isinstance(kind, type) or kind is None else kind.__annotations__["return"]
+        return silent_refusal(node) if kind is None or issubclass(kind, worded) else None
+
+    return refusal
 
 
 def enter_ignored_folders() -> Iterator[Mutant]:
@@ -82,9 +114,10 @@ def check(dialect: str, items: Sequence[pytest.Item]) -> bool:
             continue  # this dialect has no tool that does this
         planted += 1
         if not session.is_noticed(mutant, session.items):
-            why = next((why for name, why in EQUIVALENT.items() if re.search(name, mutant.name)), "")
+            shown = f"{dialect}: {mutant.name}"
+            why = next((why for name, why in EQUIVALENT.items() if re.search(name, shown)), "")
             unnoticed += not why
-            sys.stdout.write(f"not noticed: {dialect}: {mutant.name} {why}".rstrip() + "\n")
+            sys.stdout.write(f"not noticed: {shown}{why and f' ({why})'}\n")
             sys.stdout.flush()
     sys.stdout.write(f"{dialect}: {planted} changes of behaviour, {unnoticed} not noticed\n")
     sys.stdout.flush()

@@ -1,7 +1,11 @@
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from handhold.core.errors import (
     Ambiguous,
+    BadArguments,
     BadPath,
     NoMatch,
     NotFound,
@@ -14,7 +18,19 @@ from handhold.core.errors import (
 )
 from handhold.core.facts import PageLine
 from handhold.core.ports.dialect import Dialect
-from handhold.core.requests import Edit, MultiEdit, Read, Replacement, Write
+from handhold.core.requests import (
+    Edit,
+    Glob,
+    Grep,
+    JobOutput,
+    ListFiles,
+    MultiEdit,
+    PageLimits,
+    Read,
+    Replacement,
+    Run,
+    Write,
+)
 from handhold.core.results import AppliedReplacement, EditResult, Snippet, TextResult, WriteResult
 from handhold.dialects.claude import LIMITS, dialect, edit
 from handhold.dialects.claude.messages import REMINDER
@@ -81,6 +97,55 @@ def test_d12_read_has_no_pages():
     assert set(dialect.specs[0].input_schema["properties"]) == {"file_path", "offset", "limit"}
 
 
+SEARCHED: Mapping[str, Any] = {"hidden": True, "chars": 69_000}
+PAGE = PageLimits(2000, 2000, 60_000, count_rest=True, refuse_long=True, max_full_read_bytes=262_144)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "request_"),
+    [
+        ("Read", {"file_path": "a"}, Read("a", PAGE)),
+        ("Bash", {"command": "x"}, Run("x", 120, 80_000)),
+        ("Bash", {"command": "x", "timeout": 600_000}, Run("x", 600, 80_000)),
+        ("Bash", {"command": "x", "run_in_background": True}, Run("x", 3600, 80_000, background=True)),
+        ("BashOutput", {"bash_id": "1"}, JobOutput("1", 80_000)),
+        ("Glob", {"pattern": "*"}, Glob(pattern="*", limit=100, **SEARCHED)),
+        ("LS", {"path": "/"}, ListFiles(limit=1000, **SEARCHED)),
+        ("Grep", {"pattern": "x"}, Grep(pattern="x", regex=True, limit=100, **SEARCHED)),
+        ("Grep", {"pattern": "x", "head_limit": 0}, Grep(pattern="x", regex=True, limit=1000, **SEARCHED)),
+        ("Grep", {"pattern": "x", "head_limit": 1}, Grep(pattern="x", regex=True, limit=1, **SEARCHED)),
+        ("Grep", {"pattern": "x", "head_limit": 1001}, Grep(pattern="x", regex=True, limit=1000, **SEARCHED)),
+        ("Grep", {"pattern": "x", "-C": 40}, Grep(pattern="x", regex=True, limit=100, before=40, after=40, **SEARCHED)),
+        (
+            "Grep",
+            {"pattern": "x", "-C": 3, "-A": 0, "-B": 1},
+            Grep(pattern="x", regex=True, limit=100, before=1, after=0, **SEARCHED),
+        ),
+    ],
+)
+def test_limits_are_those_of_the_dialect(tool: str, arguments: Mapping[str, Any], request_: object):
+    assert dialect.decode(tool, arguments) == request_
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "argument"),
+    [
+        ("Bash", {"command": "x", "timeout": 600_001}, "timeout"),
+        ("Bash", {"command": "x", "timeout": 3_600_001, "run_in_background": True}, "timeout"),
+        ("Grep", {"pattern": "x", "glob": "*.py", "type": "py"}, "type"),
+        ("Grep", {"pattern": "x", "head_limit": -1}, "head_limit"),
+        ("Grep", {"pattern": "x", "-C": -1}, "-C"),
+        ("Grep", {"pattern": "x", "-A": 41}, "-A"),
+        ("NotebookEdit", {"notebook_path": "a", "new_source": "x", "edit_mode": "insert"}, "cell_type"),
+        ("NotebookEdit", {"notebook_path": "a", "new_source": "x"}, "cell_id"),
+    ],
+)
+def test_what_goes_beyond_them_is_refused(tool: str, arguments: Mapping[str, Any], argument: str):
+    with pytest.raises(BadArguments) as refused:
+        dialect.decode(tool, arguments)
+    assert refused.value.argument == argument
+
+
 # --- Read
 
 
@@ -101,7 +166,7 @@ def test_d2_what_was_cut_is_counted():
 def test_d9_an_empty_file_counts_as_one_line():
     warning = "<system-reminder>Warning: the file exists but is shorter than the provided offset (1). The file has 1 lines.</system-reminder>"
     assert dialect.refuse("Read", PastEnd("/a", 1, 0), hints=False) == warning
-    assert said(READ, shown()) == warning
+    assert said(READ, shown()) == said(READ, shown(total=None)) == warning
 
 
 def test_too_large_to_edit_is_not_too_large_to_read():
@@ -138,6 +203,21 @@ def test_an_edit_never_exceeds_the_budget(rows):
     )
     assert len(text) < 62_000
     assert "lines are truncated)" in text
+
+
+@pytest.mark.parametrize("longer", [0, 1])
+def test_a_snippet_has_60_000_characters(longer: int):
+    rows = [*((n, "x" * 1992) for n in range(1, 30)), (30, "x" * (1992 + longer))]  # 2,000 with number and line break
+    step = AppliedReplacement("a", "b", every=False, match_count=1, matched_by="exact")
+    text = said(Edit("/a", Replacement("a", "b")), edited(step, rows=rows))
+    assert text.endswith("... (more 1 lines are truncated)") is bool(longer)
+
+
+@pytest.mark.parametrize(("count", "end"), [(2000, "  2000→x"), (2001, "... (more 1 lines are truncated)")])
+def test_a_snippet_has_2000_lines(count: int, end: str):
+    step = AppliedReplacement("a", "b", every=False, match_count=1, matched_by="exact")
+    text = said(Edit("/a", Replacement("a", "b")), edited(step, rows=[(n, "x") for n in range(1, count + 1)]))
+    assert text.rpartition("\n")[2] == end
 
 
 def test_a_list_of_edits_never_exceeds_the_budget():

@@ -109,6 +109,13 @@ def test_a_folder_may_be_spelled_in_many_ways(folder: str, path: str):
     assert box.files.read(path).data == b"y\n"
 
 
+def test_a_command_has_at_most_an_hour():
+    hour = {"command": ["ls"], "timeout_ms": 3_600_000}
+    assert dialect.decode("shell", hour) == Run("ls", 3600, 80_000)
+    with pytest.raises(BadArguments):
+        dialect.decode("shell", hour | {"timeout_ms": 3_600_001})
+
+
 def test_what_is_neither_is_refused():
     with pytest.raises(BadArguments):
         dialect.decode("apply_patch", {})
@@ -135,6 +142,13 @@ def test_a_long_list_is_cut_with_a_count():
         said = speaker.encode("apply_patch", MEANT, PatchResult(files, ""), hints=True)
         assert len(said) < 80_000
         assert "not listed" in said
+
+
+@pytest.mark.parametrize(("count", "rest"), [(300, ""), (301, "\n[1 more files not listed.]")])
+def test_a_list_has_300_files(count: int, rest: str):
+    files = tuple(PatchedFile("added", f"{n}", 1, 0) for n in range(count))
+    said = dialect.encode("apply_patch", MEANT, PatchResult(files, ""), hints=False)
+    assert said.endswith(f"\nA 299{rest}")
 
 
 def test_the_nearest_lines_are_shown_without_hints_since_nothing_else_shows_them():

@@ -3,6 +3,7 @@
 import re
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +12,11 @@ from handhold.core.errors import Denied
 from handhold.core.facts import SearchHit, SearchOutcome
 from handhold.core.plans import Search
 from handhold.core.ports.files import RESULTS_PATH
-from handhold.core.requests import MAX_PDF_PAGES, Run
+from handhold.core.requests import MAX_PDF_PAGES, Glob, Grep, ListFiles, PageLimits, Read, Run
 from handhold.core.results import ToolSpec
 from handhold.dialects.deepagents import DEFAULT_TIMEOUT_SECONDS, LIMITS, MAX_REPLY_CHARS, dialect, messages
-from handhold.testing import DialectSuite
+from handhold.dialects.notebooks import EDIT_AS_TEXT_NOTE
+from handhold.testing import FILES, DialectSuite
 from tests.backends.convert.papers import plain
 from tests.dialects.sources import filled, piece
 from tests.suites.machine import has_shadows
@@ -165,6 +167,12 @@ def test_offset_counts_from_0_and_numbers_from_1(box: Toolbox):
     assert read(box, offset=0, limit=1).split("\n")[0] == "     1\tx = 1"
 
 
+def test_an_offset_past_the_end_names_the_last_one(box: Toolbox):
+    assert read(box, offset=9) == (
+        "Error: /ws/a.py has 3 lines; offset=9 is past its end. Use an offset up to 2, counted from 0."
+    )
+
+
 def test_a_long_line_goes_on_in_parts_that_count_as_lines(box: Toolbox):
     assert LIMITS.line_chars == source("read.line_chars") == 5000
     rows = read(box, "/ws/long").split("\n")
@@ -179,6 +187,11 @@ def test_a_line_that_no_page_holds_is_cut_with_the_advice_to_reformat_it():
     text = read(box, "/ws/a.json")
     assert len(text) <= 82_000
     assert f"Use a tool such as {source('read.reformatter')} to reformat the file." in text
+
+
+def test_a_notebook_is_edited_as_text():
+    box = Toolbox.in_memory({"a.ipynb": FILES["book.ipynb"]}, dialect="deepagents", root="/ws")
+    assert EDIT_AS_TEXT_NOTE in read(box, "/ws/a.ipynb")
 
 
 def test_an_empty_file_answers_with_the_sources_reminder(box: Toolbox):
@@ -252,6 +265,26 @@ def test_grep_can_be_kept_to_a_folder_and_to_a_pattern_of_names(box: Toolbox):
     assert box.call("glob", {"pattern": "*.py", "path": "/ws/b"}).data["paths"] == ["/ws/b/c.py"]
 
 
+def test_a_call_without_options_has_the_limits_of_the_dialect():
+    page = PageLimits(2000, source("read.line_chars"), 78_000, split_long_lines=True)
+    searched = dict[str, Any](hidden=True, chars=69_000)
+    for tool, arguments, request in (
+        ("read_file", {"file_path": "a"}, Read("a", page, 1, source("read.limit"))),
+        ("ls", {"path": "/"}, ListFiles(ignored=True, limit=1000, **searched)),
+        ("glob", {"pattern": "*", "path": "/"}, Glob(pattern="*", limit=200, **searched)),
+        ("grep", {"pattern": "x"}, Grep(pattern="x", before=2, after=2, limit=200, **searched)),
+    ):
+        assert dialect.decode(tool, arguments) == request
+
+
+@pytest.mark.parametrize(("second", "gap"), [(6, []), (7, ["  ..."])])
+def test_lines_that_were_left_out_between_matches_are_marked(second: int, gap: list[str]):
+    lines = ["needle" if number in (1, second) else "-" for number in range(1, second + 1)]
+    box = Toolbox.in_memory({"a": "\n".join(lines)}, dialect="deepagents", root="/ws")
+    rows = box.call("grep", {"pattern": "needle", "output_mode": "content"}).text.split("\n")
+    assert rows[1 : 5 + len(gap)] == ["  1: needle", "  2- -", "  3- -", *gap, f"  {second - 2}- -"]
+
+
 def test_a_search_has_20_seconds():
     assert dialect.options.search_seconds == source("glob.seconds")
 
@@ -304,7 +337,8 @@ def test_what_the_sources_list_means_is_blocked_and_what_only_looks_like_it_is_n
 def test_a_timeout_over_the_maximum_is_refused_in_the_sources_words(box: Toolbox):
     reply = box.call("execute", {"command": "true", "timeout": 3601})
     assert reply.text == filled(source("execute.too_long"), 3601, 3600)
-    assert "exceeds" not in box.call("execute", {"command": "true", "timeout": 0}).text
+    for timeout in (0, "soon"):
+        assert "exceeds" not in box.call("execute", {"command": "true", "timeout": timeout}).text
 
 
 def test_a_blocked_command_says_so_in_the_sources_words():

@@ -8,6 +8,7 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
+from handhold.core.requests import PageLimits, Read, Run
 from handhold.core.results import RunResult
 from handhold.dialects.hello import dialect, messages
 from handhold.testing import DialectSuite
@@ -61,6 +62,22 @@ def test_2000_lines_are_read_unless_more_are_asked_for():
     assert rows[1999:] == ["  2000→x", source("read.cut").removeprefix("\n")]
     assert len(read(box, limit=3000).split("\n")) == 3000
     assert len(read(box, limit=10**9).split("\n")) == 5001  # the last one is empty
+
+
+@pytest.mark.parametrize(
+    ("offset", "limit", "begins", "taken", "lines"),
+    [
+        (0, 1, 1, 1, 2000),
+        (-3, 0, 1, None, 2000),
+        (2, 2001, 2, 2001, 2001),
+        (2, 14_999, 2, 14_999, 14_999),
+        (2, 10**9, 2, 10**9, 15_000),  # no more fit into the characters of a page
+    ],
+)
+def test_a_page_has_as_many_lines_as_are_asked_for(offset: int, limit: int, begins: int, taken: int | None, lines: int):
+    request = dialect.decode("read_file", {"file_path": "a", "offset": offset, "limit": limit})
+    limits = PageLimits(lines, 120_000, 120_000, cut_unit="character", has_final_line=True)
+    assert request == Read("a", limits, begins, taken)
 
 
 def test_an_empty_file_has_one_empty_line():
@@ -203,6 +220,13 @@ def test_the_instructions_hold_the_sources_sentences():
     assert dialect.instructions.startswith(source("prompt.real_output") + source("prompt.order") + "\n\n")
 
 
+def test_a_folder_is_neither_written_nor_edited():
+    box = Toolbox.in_memory({"d/x": "x"}, dialect="hello")
+    assert box.call("write_file", {"file_path": "d", "content": "y"}).text == "错误:d 是目录,请提供文件路径"
+    edited = box.call("edit_file", {"file_path": "d", "old_string": "x", "new_string": "y"})
+    assert edited.text == "错误:d 是目录,请提供文件路径"
+
+
 def test_a_file_that_cannot_be_read_says_why():
     box = Toolbox.in_memory({"a": b"a\0b", "d/x": "x"}, dialect="hello")
     assert read(box, "a").startswith(source("read.failed"))
@@ -239,6 +263,10 @@ def test_s5_a_command_is_worded_as_the_other_tools_are(end: ExitStatus, output: 
     held = SandboxStatus("bubblewrap", shadow=True, network=False)
     ran = RunResult("x", end, CommandOutput(output, total_bytes=len(output)), held, "all", "all")
     assert dialect.encode("bash", request, ran, hints=False) == text
+
+
+def test_s5_a_command_has_two_minutes_and_shows_the_first_80_000_bytes():
+    assert dialect.decode("bash", {"command": "x"}) == Run("x", 120, 80_000, first_bytes=80_000)
 
 
 def test_s5_long_output_is_cut_in_the_sources_words_and_kept_whole():

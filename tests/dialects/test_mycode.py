@@ -15,7 +15,7 @@ from handhold.backends.state.sqlite import SqliteStore
 from handhold.core.choices import DIALECTS
 from handhold.core.facts import SearchOutcome
 from handhold.core.plans import Search
-from handhold.core.requests import Glob
+from handhold.core.requests import Glob, Grep, ListFiles, PageLimits, Read
 from handhold.core.text.default_ignores import DEFAULT_IGNORED_FOLDERS
 from handhold.core.text.encoding import BINARY_PROBE_BYTES
 from handhold.dialects.mycode import dialect, messages
@@ -118,6 +118,7 @@ def test_grep_gives_matches_with_path_line_and_text():
     form = call("Grep", pattern="class B")
     assert form["data"]["matches"] == [{"path": "agents/base.py", "line": 1, "text": "class Base:"}]
     assert call("Grep", pattern="BASE", case_sensitive=False, include="*.{py,md}")["stats"]["matches"] == 2
+    assert call("Grep", pattern="Base", include="*.md")["stats"]["matches"] == 1
 
 
 def test_read_pages_with_numbers_and_refuses_what_is_binary():
@@ -336,6 +337,52 @@ def test_read_shows_what_cannot_be_decoded_replaced_and_as_partial():
     form = json.loads(box.call("Read", {"path": "a"}).text)
     assert form["status"] == "partial"
     assert "\ufffd" in form["data"]["content"]
+
+
+def test_a_line_of_2000_characters_is_shown_whole_and_searches_have_20_000():
+    page, listing, names, lines = (
+        dialect.decode(tool, arguments)
+        for tool, arguments in (
+            ("Read", {"path": "a"}),
+            ("LS", {}),
+            ("Glob", {"pattern": "*"}),
+            ("Grep", {"pattern": "x"}),
+        )
+    )
+    assert page == Read("a", PageLimits(source("read.lines"), 2000, 120_000), offset=1)
+    assert listing == ListFiles(limit=100, chars=20_000)
+    assert names == Glob(pattern="*", flags_decide=True, limit=100, chars=20_000)
+    limits: dict[str, Any] = {"limit": source("grep.matches"), "chars": 20_000}
+    assert lines == Grep(pattern="x", flags_decide=True, regex=True, ignore_case=False, mode="content", **limits)
+
+
+@pytest.mark.parametrize("folder", source("ls.heavy"))
+def test_m3_a_heavy_folder_is_entered_only_if_what_is_ignored_is_wanted(folder: str):
+    box = Toolbox.in_memory({f"{folder}/a.py": "needle\n"}, dialect="mycode", search_seconds=60)
+
+    def find(tool: str, **arguments: object) -> int:
+        stats = json.loads(box.call(tool, arguments).text)["stats"]
+        return next(stats[kind] for kind in ("entries", "paths", "matches") if kind in stats)
+
+    assert find("Glob", pattern="**/*.py", include_hidden=True) == find("Grep", pattern="needle") == 0
+    assert find("LS", include_hidden=True) == 0
+    assert find("Glob", pattern="**/*.py", include_hidden=True, include_ignored=True) == 1
+
+
+def test_a_pattern_of_grep_is_a_regular_expression():
+    assert call("Grep", pattern="^cl.ss B")["stats"]["matches"] == 1
+
+
+@pytest.mark.parametrize(("offset", "taken"), [(-1, False), (0, True), (10_000, True), (10_001, False)])
+def test_an_offset_of_ls_is_from_0_to_10_000(offset: int, *, taken: bool):
+    assert ("error" not in call("LS", offset=offset)) is taken
+
+
+def test_text_is_written_in_its_own_letters_and_control_characters_as_their_pictures():
+    box = Toolbox.in_memory({"a": "字 \x01\x1b \\u0001\n"}, dialect="mycode")
+    text = box.call("Read", {"path": "a"}).text
+    assert "字 \u2401\u241b \\\\u0001" in text
+    assert json.loads(text)["data"]["content"] == "     1→字 \u2401\u241b \\u0001"
 
 
 def test_a_search_has_two_seconds():

@@ -164,6 +164,16 @@ def test_the_four_levels_of_the_seed_find_their_place_and_keep_the_files_manner(
     assert here.files.read("a.py").data.decode() == after
 
 
+def test_a_file_that_was_read_in_part_says_where_to_go_on():
+    here = box(a_txt="a\n" * 5000)
+    here.call("read_file", {"path": "a.txt"})
+    refused = here.call("write_file", {"path": "a.txt", "content": "x"}).text
+    assert refused == "a.txt 只读取了一部分,不能整体覆盖。请先读完其余部分(path 用 a.txt#L4001),或者请用 edit_file 修改"
+    here = box(a_txt="a\n" * 5000)
+    here.call("read_file", {"path": "a.txt#L4001"})  # not from the beginning
+    assert "(path 用 a.txt#L1)" in here.call("write_file", {"path": "a.txt", "content": "x"}).text
+
+
 def test_an_edit_that_changes_nothing_is_refused():
     here = box(a_py="x = 1\n")
     here.call("read_file", {"path": "a.py"})

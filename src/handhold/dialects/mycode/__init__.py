@@ -17,7 +17,7 @@ from handhold.dialects.mycode import messages
 from handhold.dialects.searches import normalize_folder
 
 MAX_ENTRIES, MAX_MATCHES = 200, 100
-DEFAULT_PAGE_LINES, MAX_PAGE_LINES = 500, 2000
+MAX_PAGE_LINES = 2000
 MAX_RESULT_CHARS = 20_000  # characters of search results: the form has them twice, and escaping may double them
 MAX_PAGE_CHARS = 120_000  # characters of a page, which the form has once: 2,000 lines of 60
 MAX_LINE_CHARS = 2000  # characters of a line of a page
@@ -71,7 +71,7 @@ class MyCode(BaseDialect):
                     chars=MAX_RESULT_CHARS,
                 )
             case "Read":
-                lines = get_count(tool, a, "limit", maximum=MAX_PAGE_LINES) or DEFAULT_PAGE_LINES
+                lines = get_count(tool, a, "limit", maximum=MAX_PAGE_LINES) or MAX_PAGE_LINES  # 500 by the schema
                 # A limit of the page, not of the request: whatever ends before the file does is partial.
                 return Read(
                     a["path"], PageLimits(lines, MAX_LINE_CHARS, MAX_PAGE_CHARS), get_count(tool, a, "start_line")
