@@ -119,6 +119,23 @@ def test_v1_no_background_command_changes_it_either(work: Path, shell: str):
     assert after == before
 
 
+@pytest.mark.timeout(120)
+def test_a_link_to_the_environment_is_not_replaced_either(work: Path):
+    """The next start goes through it."""
+    (work / "envs").mkdir()
+    os.rename(work / ".venv", work / "envs/main")
+    (work / ".venv").symlink_to("envs/main")
+    replace = "mkdir -p evil && ln -sfn evil .venv"
+    try:
+        (asked, text), *_ = carry_out(work, [bash(replace), bash(f"{replace}; rm .venv", background=True)])
+        assert asked == "NOT_APPROVED"
+        assert OWN_CODE_REASON in text
+        assert os.readlink(work / ".venv") == "envs/main"
+    finally:
+        os.unlink(work / ".venv")
+        os.rename(work / "envs/main", work / ".venv")
+
+
 def test_v1_packages_are_installed_into_an_environment_without_handhold(work: Path):
     other = SITE.replace(".venv", ".other")
     calls = [

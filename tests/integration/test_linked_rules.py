@@ -119,6 +119,24 @@ def test_c96_v3_v4_what_other_programs_obey_under_another_name_is_not_changed_un
     assert all(os.readlink(path) == target for path, target in links.items())
 
 
+LINKS_ON_THE_WAY = """mkdir good evil hidden && echo good >good/rc && echo evil >evil/rc
+ln -s good chosen && ln -s chosen/rc .envrc && ln -s missing/rc hidden/.envrc
+"""
+
+
+@pytest.mark.parametrize(
+    "command", ["ln -sfn evil chosen", "rm chosen && mv evil chosen", "ln -s ../evil hidden/missing"]
+)
+def test_a_link_on_the_way_to_what_other_programs_obey_is_not_replaced_unasked(ws: Path, shell: str, command: str):
+    subprocess.run(["sh", "-ec", LINKS_ON_THE_WAY], cwd=ws, check=True)
+    with opened(ws, shell=shell, policy="open") as box:
+        assert run(box, command).code == "NOT_APPROVED"
+        run_in_background(box, command)
+        assert run(box, "mkdir new && ln -s good other").code is None
+    assert (ws / ".envrc").read_text() == "good\n"
+    assert not (ws / "hidden/.envrc").exists()
+
+
 def test_c96_v3_a_link_in_what_becomes_a_git_directory_needs_approval(ws: Path, shell: str):
     with opened(ws, shell=shell) as box:
         assert run(box, "mkdir x y && ln -s ../y x/hooks").code is None

@@ -199,6 +199,18 @@ def test_r10_file_tools_obey_the_same_rule(repository: Path, box: Toolbox, path:
     assert tree(repository) == before
 
 
+@pytest.mark.parametrize("after", ["ln -s other conf", "echo x >conf", "mv other conf"])
+def test_an_included_file_whose_folder_becomes_something_else_asks(repository: Path, after: str):
+    git(repository, "config", "include.path", "../conf/shared")
+    for name, text in {"conf": "", "other": FSMONITOR.format("evil")}.items():
+        (repository / name).mkdir()
+        (repository / name / "shared").write_text(text)
+    before = tree(repository)
+    with Toolbox.open(repository, state=repository.parent / "state", settings=False, policy="open") as box:
+        assert bash(box, f"rm -r conf; {after}").code == "NOT_APPROVED"
+    assert tree(repository) == before
+
+
 def test_r10_harmless_settings_are_allowed_to_file_tools_too(repository: Path, box: Toolbox):
     call(box, "read_file", path=".git/config")
     text = (repository / ".git/config").read_text()

@@ -12,6 +12,7 @@ import sysconfig
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from handhold.backends.link_way import find_links_on_way
 from handhold.backends.programs import PACKAGE_ROOT, find_interpreter, list_package_folders
 
 LAUNCHER = "handhold"
@@ -19,7 +20,7 @@ ENVIRONMENT_FILE = "pyvenv.cfg"  # at the top of a virtual environment
 
 
 def find_own_code(roots: Sequence[str]) -> tuple[str, ...]:
-    """The places of our own code that are in these roots, or around one, with links resolved."""
+    """The places of our own code that are in these roots, or around one, with links resolved, and these links."""
     inside = [place for place in _list_own_code() if any(_is_in(place, root) or _is_in(root, place) for root in roots)]
     return tuple(place for place in inside if not any(place != other and _is_in(place, other) for other in inside))
 
@@ -30,7 +31,9 @@ def _is_in(place: str, folder: str) -> bool:
 
 @cache
 def _list_own_code() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(os.path.realpath(place) for place in _iterate_own_code()))
+    places = [*_iterate_own_code()]
+    links = [link for place in places for link in find_links_on_way(place)]  # such as `.venv -> envs/main`
+    return tuple(dict.fromkeys((*map(os.path.realpath, places), *links)))
 
 
 def _iterate_own_code() -> Iterator[str]:

@@ -20,6 +20,7 @@ from handhold.backends.files.hidden_files import read_head
 from handhold.backends.files.linked_names import drop_nested_roots
 from handhold.backends.files.root_scan import RACY_NS
 from handhold.backends.files.roots import Root
+from handhold.backends.link_way import find_links_on_way
 from handhold.core.policy import gitconfig
 from handhold.logs import log_swallowed
 
@@ -50,20 +51,24 @@ class LinkListing:
 
 
 class LinkSet:
-    """Names by what they lead to: by device and inode, or by path if nothing exists there."""
+    """Names by what they lead to: by device and inode, or by path if nothing exists there. A link on the way, and what
+    is missing there, has the name itself: whoever replaces it changes what the name leads to."""
 
     def __init__(self, above: "LinkSet | None" = None) -> None:
         """With the links of the folder above."""
         self._by_id: dict[FileId, tuple[str, ...]] = dict(above._by_id) if above else {}
-        self._dangling: list[tuple[str, str]] = list(above._dangling) if above else []
+        self._by_path: list[tuple[str, str]] = list(above._by_path) if above else []
+        self._on_way: list[tuple[str, str]] = list(above._on_way) if above else []
         self.git_directories: list[str] = list(above.git_directories) if above else []  # those with plain names
         self.searched: set[FileId] = set(above.searched) if above else set()
 
     def add(self, name: str, leads_to: str = "") -> None:
+        way = find_links_on_way(leads_to or name)
+        self._on_way += [(link, name) for link in way if link != name]
         try:
             found = os.stat(leads_to or name)
         except (FileNotFoundError, NotADirectoryError):
-            self._dangling.append((os.path.realpath(leads_to or name), name))
+            self._by_path.append((os.path.realpath(leads_to or name), name))
         except OSError:  # a loop, or not accessible
             log_swallowed()
         else:
@@ -71,12 +76,13 @@ class LinkSet:
             self._by_id[file_id] = (*self._by_id.get(file_id, ()), name)
 
     def __bool__(self) -> bool:
-        return bool(self._by_id or self._dangling)
+        return bool(self._by_id or self._by_path)
 
-    def find(self, path: str, file_id: FileId) -> Iterator[str]:
-        """The names that lead to a path."""
+    def find(self, path: str, file_id: FileId, *, is_whole: bool) -> Iterator[str]:
+        """The names that lead to a path, and with `is_whole` those that lead through it."""
         yield from self._by_id.get(file_id, ())
-        yield from (name for target, name in self._dangling if target == path)
+        yield from (name for target, name in self._by_path if target == path)
+        yield from (name for link, name in self._on_way if is_whole and link == path)
 
 
 class Judgement:
@@ -165,7 +171,8 @@ class KnownLinks:
             name = pending.pop(0)
             above = name
             while self._find_root(above) or above in self._roots:
-                for link in links.find(above, judgement.identify(above, follow=name != place)):
+                file_id = judgement.identify(above, follow=name != place)
+                for link in links.find(above, file_id, is_whole=above == name):
                     alias = link + name[len(above) :]
                     if link != above and alias not in found and link not in found[name]:
                         found[alias] = found[name] | {link}

@@ -142,7 +142,9 @@ class Repositories:
             pass
         if parent:
             tree = get_content(self._change_by_path[parent])
-            if isinstance(tree, StagedContent):
+            if isinstance(tree, StagedContent) and tree.kind == "link":
+                return GitEntryState("link", None, lambda: None)  # as on disk: what is behind it is not ours to say
+            if isinstance(tree, StagedContent) and tree.kind == "tree":
                 return self._to_state(self._list_tree(tree, parent).get(place), place)
             if not isinstance(tree, DirectoryMetadata | Directory):
                 return None
