@@ -46,6 +46,7 @@ from handhold.pipeline.workspace_policy import WorkspacePolicy
 if TYPE_CHECKING:
     from handhold.backends.files.workspace import Workspace
     from handhold.backends.network import NetworkAccess
+    from handhold.backends.settings import ReadEarlier
     from handhold.backends.shell.sandbox_layout import Mount
     from handhold.backends.snapshots.recordings import WorkspaceRecording
     from handhold.core.checkers import Checker
@@ -217,8 +218,9 @@ class ToolboxParts:
         return UndoService(self.session, self.contents, self.authorizer, self._responder)
 
 
-def open_workspace(config: ToolboxConfig) -> ToolboxParts:
-    """A toolbox on folders of this machine."""
+def open_workspace(config: ToolboxConfig, *, for_history: bool = False) -> ToolboxParts:
+    """A toolbox on folders of this machine. With `for_history` it is used only to look at recorded changes and to undo
+    them: a project's settings that became invalid count as they were before."""
     from handhold.backends.snapshots.recordings import WorkspaceRecording
     from handhold.shared_workspaces import workspaces
 
@@ -227,7 +229,8 @@ def open_workspace(config: ToolboxConfig) -> ToolboxParts:
         shared = lease.workspace
         policy = config.custom_policy
         if policy is None:
-            policy = load_policy(config, shared.files.roots, shared.state)
+            earlier = shared.read_earlier if for_history else None
+            policy = load_policy(config, shared.files.roots, shared.state, earlier)
         make_shell = partial(open_shell, shared.state, shared.files, config)
         applied = shared.apply_policy(policy)
         recording = WorkspaceRecording(
@@ -443,12 +446,14 @@ def make_policy(config: ToolboxConfig, roots: Sequence[str]) -> Policy:
     return RulePolicy(mode, (rules, BUILT_IN_RULES), tuple(roots), secrets=config.secrets or "usable")
 
 
-def load_policy(config: ToolboxConfig, roots: Sequence[str], state: Path) -> Policy:
+def load_policy(
+    config: ToolboxConfig, roots: Sequence[str], state: Path, read_earlier: "ReadEarlier | None" = None
+) -> Policy:
     """The same with the rules of the settings files. SettingsBroken if one of them cannot be read."""
     from handhold.backends import settings
 
     code = settings.CodeSettings(config.mode, default_mode(config), config.rules, config.secrets)
-    policy = settings.load_policy(roots, code, settings=config.settings, state=state)
+    policy = settings.load_policy(roots, code, settings=config.settings, state=state, read_earlier=read_earlier)
     for warning in policy.warnings:
         settings.log_warning(warning)
     return policy

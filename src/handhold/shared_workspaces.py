@@ -6,7 +6,7 @@ which is small. The last toolbox to close closes the workspace.
 
 import os
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from os import fspath
@@ -24,7 +24,7 @@ from handhold.backends.state.stamps import is_due
 from handhold.backends.state.state_folder import ensure_state_folder, state_folder_path
 from handhold.config import ToolboxConfig
 from handhold.core.errors import SystemFailure
-from handhold.core.plans import Content, StagedContent
+from handhold.core.plans import Content, StagedContent, hash_or_none
 from handhold.core.policy.rule_policy import RulePolicy
 from handhold.core.ports.files import Files
 from handhold.core.ports.policy import Policy
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 DAY_SECONDS = 86_400
 UPLINK_LOCK_FILE = "uplink"  # in the state folder: held by the process that ships
+MAX_EARLIER, MAX_EARLIER_BYTES = 20, 64 * 1024  # changes of a small file that are looked at, and their contents
 RETENTION_STAMP = "retention"  # in the state folder: when contents were last dropped for their age
 
 
@@ -113,6 +114,26 @@ class SharedWorkspace:
         state = self.store.open_uplink(lambda: self.uplink and self.uplink.wake())
         client = HubClient(key.hub or "", token)
         return Uplink(state, client, str(key.state / UPLINK_LOCK_FILE), self._read_content, self._shipping)
+
+    def read_earlier(self, path: str) -> Iterator[bytes]:
+        """The contents that a small file had before its recorded changes, newest first; none from where something else
+        changed it. Empty where there was no file."""
+        from handhold.pipeline.change_contents import is_current
+
+        expected: str | None = None
+        is_first = True
+        for entry in self.store.records.list_path_changes(path, limit=MAX_EARLIER).items:
+            changes = [each for each in self.store.changes_of(entry.seq) if each.path == path and entry.succeeded]
+            for change in reversed(changes):
+                is_next = (
+                    is_current(self.files, path, change.after) if is_first else hash_or_none(change.after) == expected
+                )
+                if not is_next:
+                    return
+                is_first, expected = False, hash_or_none(change.before)
+                data = b"" if change.before is None else self._read_content(change.before, path)
+                if data is not None and len(data) <= MAX_EARLIER_BYTES:
+                    yield data
 
     def _read_content(self, content: Content, path: str) -> bytes | None:
         data = self.files.read_staged(content, path) if isinstance(content, StagedContent) else None

@@ -41,6 +41,54 @@ def test_c94_a_watched_command_that_a_signal_ends_ends_us_by_the_same_signal(fol
     assert (folder / "a.txt").read_text() == "one\n"
 
 
+DENY_SECRET = """\
+[[rule]]
+name = "no keys"
+verdict = "deny"
+verbs = ["read", "create", "change", "delete"]
+paths = ["keys/**"]
+because = "keys are not for tools"
+covers = ["keys/a"]
+does_not_cover = ["a.txt"]
+"""
+
+
+@pytest.mark.parametrize("had_settings", [True, False])
+def test_v13_a_watched_command_that_breaks_the_settings_is_looked_at_and_undone(folder: Path, *, had_settings: bool):
+    settings = folder / "handhold.toml"
+    if had_settings:
+        settings.write_text(DENY_SECRET)
+    script = "echo = > handhold.toml; echo = = > handhold.toml; echo changed > a.txt"
+    assert handhold(folder, "watch", "--", "sh", "-c", script).returncode == 0
+    assert "handhold.toml" in handhold(folder, "call", "read_file", '{"path": "a.txt"}').stderr  # fail closed
+    assert "a.txt" in handhold(folder, "log", "--stat").stdout
+    done = handhold(folder, "undo", "--yes")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "a.txt").read_text() == "one\n"
+    assert (settings.read_text() if had_settings else settings.exists()) == (DENY_SECRET if had_settings else False)
+
+
+def test_v13_what_broken_settings_denied_before_is_neither_shown_nor_undone(folder: Path):
+    (folder / "keys").mkdir()
+    (folder / "keys/a").write_text("one\n")
+    watched = handhold(folder, "watch", "--", "sh", "-c", "echo private > keys/a; echo changed > a.txt")
+    assert watched.returncode == 0
+    settings = folder / "handhold.toml"
+    settings.write_text(DENY_SECRET)
+    assert handhold(folder, "watch", "--", "sh", "-c", "echo = > handhold.toml").returncode == 0
+    shown = handhold(folder, "diff").stdout
+    assert "+changed" in shown
+    assert "private" not in shown
+    refused = handhold(folder, "undo", "--all", "--yes")
+    assert refused.returncode != 0
+    assert "keys are not for tools" in refused.stdout + refused.stderr
+    assert (folder / "keys/a").read_text() == "private\n"
+    settings.write_text("= by hand =")  # nobody knows what it denied
+    refused = handhold(folder, "undo", "--yes")
+    assert refused.returncode != 0
+    assert "handhold.toml" in refused.stderr
+
+
 def test_c94_a_signal_reaches_the_watched_command(folder: Path):
     script = "trap 'echo ended > a.txt; exit 7' TERM; touch ready; while :; do sleep 0.1; done"
     process = subprocess.Popen([HANDHOLD, "watch", "--", "sh", "-c", script], cwd=folder)

@@ -61,7 +61,7 @@ def diff(
             text = read_diff(client, workspace, int(number))
     else:
         chosen, target = select_calls(options, names, turn, all_of_it=all_of_it)
-        with open_toolbox(chosen) as box:
+        with open_toolbox(chosen, for_history=True) as box:
             text = box.diff(target or Target.session())
     file_stats = parse_stats(text)
     if as_json:

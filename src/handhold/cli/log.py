@@ -133,7 +133,7 @@ def log(
     problem = ""
     with open_store(options["root"], options["state"]) as store:
         options["session"] = find_session(store, options)
-    with open_toolbox(options) as box, show_progress():
+    with open_toolbox(options, for_history=True) as box, show_progress():
         try:
             entries = box.log(last=last, everyone=everyone)
         except StateDamaged as error:
@@ -153,7 +153,7 @@ def log(
 def print_trajectory(options: ToolboxOptions, form: str, last: int | None, *, everyone: bool) -> int:
     from handhold.cli import trajectory
 
-    with open_toolbox(options) as box:
+    with open_toolbox(options, for_history=True) as box:
         entries = trajectory.load_replies(box.log(last=last, everyone=everyone), box.store)
         session = box.session
     if form == "atif":

@@ -159,14 +159,20 @@ def open_toolbox(
     credentials: Sequence[str] = (),
     hub: str | None = None,
     durable: Durability = "local",
+    for_history: bool = False,
 ) -> "Toolbox":
-    """Raises ToolError if a root or the state folder cannot be used, UsageError for an option that is not valid."""
+    """`for_history` is for commands that only look at recorded changes and undo them.
+
+    Raises ToolError if a root or the state folder cannot be used, UsageError for an option that is not valid.
+    """
+    from handhold.config import ToolboxConfig
+    from handhold.factory import open_workspace
     from handhold.toolbox import Toolbox
 
     try:
         with show_progress():  # opening first rolls back what a killed process left unfinished
-            return Toolbox.open(
-                options["root"] or (default_root(options["state"]),),
+            config = ToolboxConfig(
+                root=options["root"] or (default_root(options["state"]),),
                 dialect=options["dialect"],
                 session=resolve_session(options),
                 state=options["state"],
@@ -178,6 +184,7 @@ def open_toolbox(
                 hub=hub,
                 durable=durable,
             )
+            return Toolbox(open_workspace(config, for_history=for_history))
     except ValueError as error:
         raise click.UsageError(str(error)) from None
 

@@ -40,7 +40,7 @@ def show(name: str, as_json: bool, **options: Unpack[ToolboxOptions]) -> int:  #
     """
     with open_store(options["root"], options["state"]) as store:
         entry = find_entry(store, options, name)
-    with open_toolbox({**options, "session": entry.call.session}) as box:
+    with open_toolbox({**options, "session": entry.call.session}, for_history=True) as box:
         diff = read_diff(entry, box) or ""
     if as_json:
         print_json(ShownCallJSON(**vars(entry), diff=diff, exit=read_exit(entry)))

@@ -89,7 +89,7 @@ def build_command(direction: Direction) -> Callable[..., None]:
         **options: Unpack[ToolboxOptions],
     ) -> int:
         chosen, target = select_calls(options, (*names, *more), turn, all_of_it=all_of_it)
-        with open_toolbox(chosen) as box:
+        with open_toolbox(chosen, for_history=True) as box:
             method = partial(box.undo, with_foreign=with_foreign) if direction == "undo" else box.redo
 
             def reverse(*, preview: bool = False) -> Reply:

@@ -3,11 +3,12 @@
 The user's file always applies. A project's file comes with the project, from whoever wrote it. What makes things
 stricter in it (deny, ask, a narrower mode) always applies. What lifts the mode's question (allow) applies once a person
 has reviewed the file (`handhold trust`), until it changes. A file that cannot be read or parsed is an error: without
-it, its rules would silently be missing.
+it, its rules would silently be missing. To look at changes and to undo them, also the one that broke the file, what a
+project's file denied before that applies.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -33,6 +34,7 @@ from handhold.core.text.display_text import to_single_line
 from handhold.logs import log_swallowed, warn_once
 
 FILE_NAME = SETTINGS_FILE
+ReadEarlier = Callable[[str], Iterable[bytes]]  # the contents that a file had before, newest first
 CONFIG_VARIABLE = "HANDHOLD_CONFIG"  # names a file to use instead of the user's; it must exist
 
 
@@ -52,10 +54,12 @@ def load_policy(
     *,
     settings: bool | str | os.PathLike[str] = True,
     state: Path | None = None,
+    read_earlier: ReadEarlier | None = None,
 ) -> RulePolicy:
     """The policy for these roots, which are real paths. Raise SettingsBroken if the user's or a root's file is invalid.
 
-    `settings` names another file, which must exist, or False for none; `state` is a state folder in use.
+    `settings` names another file, which must exist, or False for none; `state` is a state folder in use. With
+    `read_earlier`, a project's file that is invalid counts as it was before that.
     """
     file, user = _load_user_settings(settings)
     mode = code.mode or user.mode or code.default_mode
@@ -63,7 +67,7 @@ def load_policy(
     rule_sets = [RuleSet("user", file, user.rules), RuleSet("code", "code", code.rules)]
     remarks: list[str] = []
     for root in roots if settings is not False else ():
-        rule_set, project, warning = load_project_settings(root)
+        rule_set, project, warning = load_project_settings(root, read_earlier)
         rule_sets.append(rule_set)
         mode = narrow_mode(mode, project.mode)
         secrets = "strict" if project.secrets == "strict" else secrets
@@ -110,24 +114,46 @@ def read_user_limits(settings: bool | str | os.PathLike[str] = True) -> FileSett
 # --- project settings
 
 
-def load_project_settings(root: str) -> tuple[RuleSet, FileSettings, str]:
+def load_project_settings(root: str, read_earlier: ReadEarlier | None = None) -> tuple[RuleSet, FileSettings, str]:
     """What applies of a root's own file: its rules, its other settings, and a warning if it is not trusted and some
     rules do not apply.
 
     Raise SettingsBroken if it cannot be read or parsed, trusted or not: it may contain rules that deny.
     """
     file = os.path.join(root, FILE_NAME)
-    data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
-    if data is None:
-        return RuleSet("project", file, (), root), FileSettings(), ""
-    project = parse_settings(data, file, is_project=True)
+    try:
+        data = read_regular_file(file, follow_links=False, max_bytes=MAX_PROJECT_FILE_BYTES)
+        if data is None:
+            return RuleSet("project", file, (), root), FileSettings(), ""
+        project = parse_settings(data, file, is_project=True)
+    except SettingsBroken as broken:
+        return _load_earlier(root, broken, read_earlier)
     trusted = trust.read_trusted_digest(root)
     if trusted == trust.digest(data):
         return RuleSet("project", file, project.rules, root), project, ""
-    effective = tuple(rule for rule in project.rules if rule.verdict is not Verdict.ALLOW)
-    rule_set = RuleSet("project", file, effective, root, trusted=False)
-    ignored = len(project.rules) - len(effective)
+    rule_set = _restrict_only(project, file, root)
+    ignored = len(project.rules) - len(rule_set.rules)
     return rule_set, project, _format_warning(root, ignored, changed=trusted is not None) if ignored else ""
+
+
+def _load_earlier(
+    root: str, broken: SettingsBroken, read_earlier: ReadEarlier | None
+) -> tuple[RuleSet, FileSettings, str]:
+    """The same of the last version that was valid, without what it allowed."""
+    for data in read_earlier(broken.path) if read_earlier else ():
+        try:
+            project = parse_settings(data, broken.path, is_project=True)
+        except SettingsBroken:
+            log_swallowed()
+            continue
+        text = f"{broken.path} cannot be used: {broken.because}. What it denied before it was changed applies."
+        return _restrict_only(project, broken.path, root), project, to_single_line(text)
+    raise broken
+
+
+def _restrict_only(project: FileSettings, file: str, root: str) -> RuleSet:
+    effective = tuple(rule for rule in project.rules if rule.verdict is not Verdict.ALLOW)
+    return RuleSet("project", file, effective, root, trusted=False)
 
 
 def _format_warning(root: str, ignored: int, *, changed: bool) -> str:
