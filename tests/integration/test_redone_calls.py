@@ -73,3 +73,13 @@ def test_c92_a_redo_that_had_nothing_to_do_is_undone_by_doing_nothing(tmp_path: 
         undone = box.undo(target)
         assert undone.ok, undone.text
     assert {path.name: path.read_text() for path in root.iterdir()} == {"a": "one\n"}
+
+
+def test_c92_a_file_made_twice_by_a_session_and_removed_by_a_person_in_between_is_undone(tmp_path: Path, box: Toolbox):
+    for text in ("first\n", "second\n"):
+        (tmp_path / "ws/n").unlink(missing_ok=True)
+        assert box.call("write_file", {"path": "n", "content": text}).ok
+    assert box.undo(Target.session()).ok
+    assert not (tmp_path / "ws/n").exists()
+    assert box.redo(Target.session()).ok
+    assert (tmp_path / "ws/n").read_text() == "second\n"

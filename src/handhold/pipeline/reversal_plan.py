@@ -81,9 +81,11 @@ class ReversalPlanner:
             else:
                 now = earlier.after if earlier else self._read_now(path, is_staged=is_staged)
                 found = self._reverse(change, now, is_staged=is_staged)
-                exact.pop(path, None)
-                if found and found.change:
-                    before = earlier.before if earlier and found.change.path == path else found.change.before
+                if found and found.change:  # else what the earlier change of this path leaves stays
+                    before = found.change.before
+                    if earlier and found.change.path == path:
+                        before = earlier.before
+                        exact.pop(path, None)
                     merged[found.change.path] = replace(found.change, before=before)
         planned = UndoStep(step.entries, tuple(exact.values()), tuple(merged.values()))
         self._projected.add(planned.changes)
