@@ -3,9 +3,13 @@
 import os
 import socket
 import threading
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 
 import pytest
 
+from handhold.backends.network import NetworkAccess
 from handhold.backends.network.addresses import is_public, resolve_public
 from handhold.core.policy.hosts import BadHost
 from tests.backends.network.hostile_hosts import HOSTILE, SAME
@@ -171,3 +175,25 @@ def test_c83_a_crowd_is_bounded():
             if b"hello" in said(port, f"GET http://{where}/ HTTP/1.1\r\n\r\n".encode()):
                 return
         pytest.fail("nobody is served any more")
+
+
+def test_names_that_nobody_resolves_do_not_delay_the_end_of_a_command():
+    """The resolver of the system cannot be interrupted, and 64 connections may wait for it."""
+    asked, answer = threading.Semaphore(0), threading.Event()
+
+    def resolve(name: str, port: int) -> Sequence[str]:
+        asked.release()
+        answer.wait(60)
+        raise BadHost("nobody knows it")
+
+    access = NetworkAccess(lambda host, port: "", resolve)
+    with ExitStack() as stack:
+        stack.callback(answer.set)
+        proxy, port = stack.enter_context(proxied(access))
+        for number in range(40):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            connection.sendall(f"CONNECT h{number}.example.org:443 HTTP/1.1\r\n\r\n".encode())
+        assert all(asked.acquire(timeout=30) for _ in range(40))
+        began = time.monotonic()
+        proxy.close()
+        assert time.monotonic() - began < 20  # one after the other, it would be 40

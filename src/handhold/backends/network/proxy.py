@@ -17,7 +17,7 @@ from handhold.core.policy.hosts import BadHost
 from handhold.logs import log_swallowed, suppress_and_log
 
 MAX_CONNECTIONS = 64
-CLOSE_TIMEOUT_SECONDS = 1.0  # for a connection to end when the command has
+CLOSE_TIMEOUT_SECONDS = 1.0  # for all connections to end when the command has
 CONNECT_TIMEOUT_SECONDS = 20.0  # for a request head, and for a host to accept
 IDLE_TIMEOUT_SECONDS = 300.0  # without a byte in either direction
 READ_CHUNK_BYTES = 64 * 1024
@@ -72,9 +72,10 @@ class Proxy:
         self._thread.join()
         with self._lock:
             left = tuple(self._workers)
+        until = time.monotonic() + CLOSE_TIMEOUT_SECONDS
         for worker in left:
-            # One may still be waiting for name resolution; it ends by itself.
-            worker.join(CLOSE_TIMEOUT_SECONDS)
+            # Some may still be waiting for name resolution; they end by themselves.
+            worker.join(max(0.0, until - time.monotonic()))
         self._control_socket.close()
 
     def list_refusals(self, since: float) -> list[Refusal]:
