@@ -93,7 +93,7 @@ def read_cases(path: Path) -> Iterator[Case]:
 def judge_edit(case: Case, apply: Editor) -> Verdict:
     before: str = case["before"]
     try:
-        after = apply(before, case["old"], case["new"])
+        after = apply(f"recorded{case['ext']}", before, case["old"], case["new"])
     except ToolError:
         return "refused"
     if case["kind"] == "exact":

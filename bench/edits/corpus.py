@@ -20,6 +20,9 @@ from bench.edits.material import Before, Case, Edit, Maker
 from bench.edits.negatives import NEGATIVE
 from bench.edits.positives import POSITIVE
 from bench.edits.shapes import RECORDED_REFUSALS, RECORDED_SHAPES
+from handhold.core.text.encoding import Text
+from handhold.core.tools.edit import make_syntax_judge
+from handhold.factory import load_syntax_checker
 
 CLASSES: dict[str, Maker] = {**POSITIVE, **RECORDED_SHAPES, **DOUBLE, **NEGATIVE, **RECORDED_REFUSALS}
 SEED = 7
@@ -50,6 +53,7 @@ class Trial:
     span: tuple[int, int] | None
     accept: tuple[str, ...]
     lang: str
+    path: str
 
 
 # --- rows
@@ -91,7 +95,7 @@ def cases(
                 break
             seed = hashlib.sha256(f"{SEED}:{name}:{edit.id}".encode()).hexdigest()
             case = make(edit, random.Random(int(seed[:12], 16)))
-            if case and len(case.old) < OLD_MOST and not arguable(name, case):
+            if case and len(case.old) < OLD_MOST and not arguable(name, case) and not breaks_syntax(name, case):
                 verify(name, case)
                 found.append(case)
     return made
@@ -105,6 +109,19 @@ def verify(name: str, case: Case) -> None:
     assert 0 <= start < end <= len(text), (name, case)
     if name in PLAINLY_REPLACED:
         assert text.replace(case.old, case.new) == text[:start] + case.accept[0] + text[end:], (name, case)
+
+
+def breaks_syntax(name: str, case: Case) -> bool:
+    """Whether the right result breaks a file that parsed: one of several edits of a commit may do so alone.
+
+    What is quoted exactly is applied nevertheless; else Handhold asks for the exact text.
+    """
+    if case.span is None or name in PLAINLY_REPLACED:
+        return False
+    before, (start, end) = case.before.text(), case.span
+    find_error = make_syntax_judge(load_syntax_checker, case.edit.path)
+    assert find_error
+    return find_error(Text(before), Text(before[:start] + case.accept[0] + before[end:])) is not None
 
 
 def arguable(name: str, case: Case) -> bool:
@@ -152,6 +169,7 @@ def trials(made: dict[str, list[Case]]) -> Iterator[Trial]:
                 case.span,
                 tuple(case.accept),
                 case.edit.lang,
+                case.edit.path,
             )
 
 
@@ -198,6 +216,7 @@ def read_trials(folder: Path, *, every: bool) -> Iterator[Trial]:
                 span,
                 tuple(row["accept"]),
                 row["lang"],
+                row["path"],
             )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 from bench.edits.corpus import Trial
 from handhold.core.errors import ToolError
 
-Editor = Callable[[str, str, str], str]  # (before, old, new) → after, or ToolError to refuse
+Editor = Callable[[str, str, str, str], str]  # (path, before, old, new) → after, or ToolError to refuse
 
 PLAIN = str.maketrans(
     {char: "'" for char in "‘’‚‛"}
@@ -178,7 +178,7 @@ def scored(trials: Iterable[Trial], editor: Editor) -> Score:
     for trial in trials:
         started = time.perf_counter()
         try:
-            after = editor(trial.before, trial.old, trial.new)
+            after = editor(trial.path, trial.before, trial.old, trial.new)
         except ToolError:
             after = None
         score.milliseconds.append((time.perf_counter() - started) * 1000)

@@ -38,7 +38,7 @@ def wrapped_shallow(e: Edit, rng: Random) -> Case | None:
     unit = indent_unit(e.lines)
     if not c or not common_indent(c.old_lines).startswith(unit) or "\n".join(reindented(c.old_lines, unit)) in e.text:
         return None
-    truth = _wrap(c, unit)
+    truth = _wrap(c, unit, e.lang)
     return positive(c, reindented(c.old_lines, unit), reindented(truth, unit), truth=[truth])
 
 
@@ -78,9 +78,11 @@ def one_column_more(e: Edit, rng: Random) -> Case | None:
     return positive(c, old, new)
 
 
-def _wrap(c: Cut, unit: str) -> list[str]:
+def _wrap(c: Cut, unit: str, lang: str) -> list[str]:
     ind = common_indent(c.old_lines)
-    return [ind + "wrapped_in_this (", *(line if blank(line) else unit + line for line in c.old_lines), ind + ")"]
+    opener, *closer = ("if is_wrapped:",) if lang == "python" else ("if (is_wrapped) {", "}")
+    inside = [line if blank(line) else unit + line for line in c.old_lines]
+    return [ind + opener, *inside, *(ind + each for each in closer)]
 
 
 # --- to be refused
@@ -92,7 +94,7 @@ def neg_wrap_applied(e: Edit, rng: Random) -> Case | None:
     unit = indent_unit(e.lines)
     if not c or blank(c.old_lines[0]) or blank(c.old_lines[-1]):
         return None
-    truth = _wrap(c, unit)
+    truth = _wrap(c, unit, e.lang)
     before = make_before(e, dict.fromkeys(range(c.lo, c.hi)), insert=(c.lo, truth))
     return None if c.old in before.text() else reject(e, before, c.old, "\n".join(truth))
 

@@ -77,7 +77,7 @@ def very_large(edit: Editor) -> None:
 def timed(edit: Editor, text: str, old: str, new: str) -> float:
     started = time.process_time()
     try:
-        edit(text, old, new)
+        edit("absent.txt", text, old, new)
     except ToolError:
         pass
     return (time.process_time() - started) * 1000

@@ -29,7 +29,7 @@ def test_recorded_patches_are_applied_as_they_were_meant():
 
 @pytest.mark.parametrize("damage", ["at the end", "twice"])
 def test_a_wrong_result_is_called_wrong(damage: str):
-    def damaged(before: str, old: str, new: str) -> str:
+    def damaged(_path: str, before: str, old: str, new: str) -> str:
         if old not in before:
             raise NoMatch("a", old)
         after = before.replace(old, new, 1)

@@ -167,21 +167,6 @@ class GuardedView:
                 continue
         return found[0] if len(found) == 1 else None
 
-    def make_syntax_judge(self, place: str) -> Callable[[Text, Text], tuple[int, str] | None] | None:
-        """What says which error a change of this file makes; None if syntax is not checked."""
-        if self.load_syntax_checker is None:
-            return None
-        load = self.load_syntax_checker
-
-        def find_error(before: Text, after: Text) -> tuple[int, str] | None:
-            syntax, old, new = load(), before.encode(), after.encode()
-            if max(len(old), len(new)) > syntax.get_max_bytes(place):
-                return None
-            found = syntax.find_new_errors(place, old, new)
-            return (found[0].line, found[0].message) if found else None
-
-        return find_error
-
     def reject_link(self, path: str) -> None:
         """Raise IsLink if the path names a link instead of a file."""
         place = self.files.resolve(path)

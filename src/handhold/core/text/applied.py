@@ -21,7 +21,7 @@ def find_applied(quote: Quote, index: TextIndex) -> int | None:
     lines = _trim(split_quote(quote.new)[0])
     if len(to_bare_bytes(quote.new)) < MIN_CHARS or not WORD.search(quote.new):
         return None
-    if _is_run_of(lines, split_quote(quote.old)[0]):
+    if not index.contains(quote.new) or _is_run_of(lines, split_quote(quote.old)[0]):
         return None  # it stands wherever a part of the old text does
     if "\n" not in quote.new.strip() and not _shares_most(quote):
         return None  # a line that has nothing to do with the old one may be there for another reason

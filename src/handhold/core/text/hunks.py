@@ -338,7 +338,7 @@ def fit_hunk(hunk: PatchHunk, target: PatchTarget, location: HunkLocation) -> li
         for old, row in zip(hunk.old, replaced, strict=True)
         if added and old.strip()
     ]
-    shift = Reindenter(pairs, added, detect_indent_unit([row.text for row in replaced]))
+    shift = Reindenter(pairs, added, detect_indent_unit("\n".join(row.text for row in replaced)))
     out: list[TargetLine] = []
     removed: list[
         tuple[str, TargetLine]

@@ -5,15 +5,18 @@ another unit (tabs, spaces, another width), then the same shift for all lines. W
 line moves as the nearest line of its depth does.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from math import gcd
 
 from handhold.core.text.text_index import get_indent, is_blank
 
 IndentPairs = Sequence[tuple[str, str]]  # (as quoted, as in the file)
+INDENT: re.Pattern[str] = re.compile(r"^[ \t]*(?=\S)", re.MULTILINE)  # of lines that are not blank
 INDENT_WIDTHS = (4, 2, 8, 3)
 
 
@@ -84,7 +87,7 @@ class Reindenter:
     @property
     def is_uniform(self) -> bool:
         """Whether one rule explains all pairs."""
-        return self.rule is not None and all(self.rule(quoted) == real for quoted, real in self.pairs)
+        return self.rule is not None and not self._departing_count
 
     def __call__(self, line: str, replaced: tuple[str, str] | None = None, above: int | None = None) -> str:
         """The line re-indented.
@@ -114,8 +117,12 @@ class Reindenter:
 
     def _is_stray(self, known: str, ruled: str) -> bool:
         """Whether only one line departs from the rule, by a column: nothing else moves as it does."""
-        departing = sum(self.rule is None or self.rule(quoted) != real for quoted, real in self.pairs)
-        return departing == 1 and abs(len(known) - len(ruled)) == 1
+        return abs(len(known) - len(ruled)) == 1 and self._departing_count == 1
+
+    @cached_property
+    def _departing_count(self) -> int:
+        """How many pairs the rule does not explain."""
+        return sum(self.rule is None or self.rule(quoted) != real for quoted, real in self.pairs)
 
     def _choose_rule(self, new_indents: list[str], unit: str) -> IndentRule | None:
         """The best rule; None if it explains less than half of the lines."""
@@ -185,9 +192,9 @@ def _rank_widths(depths: Sequence[str]) -> list[int]:
     return [likely, *(width for width in INDENT_WIDTHS if width != likely)] if 1 < likely <= 8 else list(INDENT_WIDTHS)
 
 
-def detect_indent_unit(lines: Sequence[str]) -> str:
+def detect_indent_unit(text: str) -> str:
     """One level of indentation: a tab, or the most common step to a deeper line."""
-    depths = [get_indent(line) for line in lines if not is_blank(line)]
+    depths = INDENT.findall(text)
     if sum(depth.startswith("\t") for depth in depths) * 2 > sum(map(bool, depths)):
         return "\t"
     steps = Counter(len(later) - len(sooner) for sooner, later in pairwise(depths) if len(later) > len(sooner))

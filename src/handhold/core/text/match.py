@@ -180,7 +180,9 @@ PRIVATE_USE = re.compile("[\ue000-\uf8ff\U000f0000-\U0010fffd]")
 def match_invisible(quote: Quote, index: TextIndex) -> tuple[MatchLocation, ...]:
     """Whole lines that are equal but for the length of a table's rules and characters without a common meaning."""
     old_lines, ended = split_quote(quote.old)
-    if not PRIVATE_USE.search(index.text + quote.old) and not any(map(TABLE_RULE.fullmatch, old_lines)):
+    texts = index.text + quote.old
+    has_private_use = not texts.isascii() and PRIVATE_USE.search(texts)
+    if not has_private_use and not any(map(TABLE_RULE.fullmatch, old_lines)):
         return ()
     starts = index.find_runs(old_lines, INVISIBLE_KEY)
     return tuple(MatchLocation.from_block(index, first, len(old_lines), (0, 0), ended=ended) for first in starts)

@@ -1,7 +1,7 @@
 """The region of a file that is most similar to a quote: what an error shows, and what differs."""
 
 from collections import Counter
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 
 from handhold.core.errors import LineDifference, NoMatch, Region
 from handhold.core.text.lines import split_lines
@@ -52,12 +52,37 @@ def _find_nearest(old: str, index: TextIndex, max_lines: int) -> Region | None:
 
 def _find_similar_line(wanted: str, index: TextIndex) -> Region | None:
     """The line that is most like the longest quoted one; None if none is like it."""
-    lines = [line.strip()[:MAX_SIMILAR_CHARS] for line in index.lines[:MAX_SIMILAR_LINES]]
-    found = get_close_matches(wanted[:MAX_SIMILAR_CHARS], lines, n=1, cutoff=MIN_SIMILARITY) if wanted else []
-    if not found:
+    wanted = wanted[:MAX_SIMILAR_CHARS]
+    if not wanted:
         return None
-    at = lines.index(found[0])
+    lines = [line.strip()[:MAX_SIMILAR_CHARS] for line in index.lines[:MAX_SIMILAR_LINES]]
+    matcher, best = SequenceMatcher(b=wanted), (MIN_SIMILARITY, "")
+    for most, line in _rank_by_shared_chars(wanted, lines):
+        if most < best[0]:
+            break
+        matcher.set_seq1(line)
+        best = max(best, (matcher.ratio(), line))
+    if not best[1]:
+        return None
+    at = lines.index(best[1])
     return Region(at + 1, (index.lines[at],))
+
+
+def _rank_by_shared_chars(wanted: str, lines: list[str]) -> list[tuple[float, str]]:
+    """The lines that may be similar, each with the most that its characters allow: comparing them is slow."""
+    size, counts, known = len(wanted), Counter(wanted).items(), wanted.encode("ascii", "ignore")
+    ranked: list[tuple[float, str]] = []
+    for line in set(lines):
+        enough = MIN_SIMILARITY * (size + len(line)) / 2
+        if min(size, len(line)) < enough:
+            continue
+        if len(line) - len(line.encode("ascii", "ignore").translate(None, known)) < enough:
+            continue
+        count = line.count
+        shared = sum([min(count(char), most) for char, most in counts])
+        if shared >= enough:
+            ranked.append((2 * shared / (size + len(line)), line))
+    return sorted(ranked, reverse=True)
 
 
 def _slice_lines(index: TextIndex, start: int, count: int) -> list[str]:

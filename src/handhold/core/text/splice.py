@@ -90,7 +90,7 @@ class ReplacementFitter:
         self.ending = _choose_ending(text, location.span, self.file_lines)
         self.is_verbatim = all(self._get_file_line(at) == line for at, line in enumerate(self.old_lines))
         around = text[max(0, location.span.start - INDENT_CONTEXT_CHARS) : location.span.end + INDENT_CONTEXT_CHARS]
-        self.indent_unit = "" if self.is_verbatim else detect_indent_unit(around.split("\n"))
+        self.indent_unit = "" if self.is_verbatim else detect_indent_unit(around)
         self.pairs = {} if self.is_verbatim else dict(self._iter_indent_pairs())
         self.reindent = Reindenter(list(self.pairs.values()), self.new_lines, self.indent_unit)
         self.uses_file_indent = not self.is_verbatim and self._is_indented_like_file()

@@ -1,15 +1,16 @@
 """Edit and MultiEdit: replace text that the model quotes, once or several times, all or nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from handhold.core.choices import Matching
 from handhold.core.errors import AlreadyExists, NoMatch, ToolError
 from handhold.core.plans import Changes, FileChange, InlineContent
 from handhold.core.policy.guarded_view import GuardedView
+from handhold.core.ports.checks import SyntaxChecker
 from handhold.core.requests import Edit, MultiEdit, Replacement
 from handhold.core.results import AppliedReplacement, EditResult
 from handhold.core.text.diff import build_snippet, compute_hunks, unified_diff
-from handhold.core.text.edits import AppliedEdits, apply_edits
+from handhold.core.text.edits import AppliedEdits, FindSyntaxError, apply_edits
 from handhold.core.text.encoding import Text
 
 
@@ -30,7 +31,7 @@ def plan_all(path: str, edits: Sequence[Replacement], files: GuardedView) -> Cha
             raise AlreadyExists(path)
         return plan_create(path, first.new, rest, files)
     known = files.read_editable_text(path)
-    judge = files.make_syntax_judge(known.snapshot.path)
+    judge = make_syntax_judge(files.load_syntax_checker, known.snapshot.path)
     try:
         applied = apply_edits(known.text, edits, path=path, matching=files.matching, find_error=judge)
     except NoMatch as error:
@@ -82,6 +83,29 @@ def find_edit_error(content: str, edit: Replacement, *, matching: Matching) -> T
     return None
 
 
-def apply_edit(content: str, edit: Replacement, *, matching: Matching) -> str:
+def apply_edit(
+    content: str,
+    edit: Replacement,
+    *,
+    matching: Matching,
+    path: str = "",
+    load_syntax_checker: Callable[[], SyntaxChecker] | None = None,
+) -> str:
     """The content after the edit."""
-    return apply_edits(Text(content), (edit,), path="", matching=matching).text.body
+    judge = make_syntax_judge(load_syntax_checker, path)
+    return apply_edits(Text(content), (edit,), path=path, matching=matching, find_error=judge).text.body
+
+
+def make_syntax_judge(load: Callable[[], SyntaxChecker] | None, path: str) -> FindSyntaxError | None:
+    """What says which error a change of this file makes; None if syntax is not checked."""
+    if load is None:
+        return None
+
+    def find_error(before: Text, after: Text) -> tuple[int, str] | None:
+        syntax, old, new = load(), before.encode(), after.encode()
+        if max(len(old), len(new)) > syntax.get_max_bytes(path):
+            return None
+        found = syntax.find_new_errors(path, old, new)
+        return (found[0].line, found[0].message) if found else None
+
+    return find_error
