@@ -16,11 +16,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
+from handhold.backends.forks import ignored_files
 from handhold.backends.forks.fork_folder import ForkFolder
 from handhold.backends.programs import (
     TRUSTED_FOLDER,
     CompletedProcess,
     Popen,
+    TimeoutExpired,
     build_user_environment,
     run_program,
     start_for_user,
@@ -114,7 +116,12 @@ class MountedFork:
         with self._launch(command, folder) as (argv, status):
             cwd = TRUSTED_FOLDER if self.is_mounted else self.find_path(folder)
             environment = build_user_environment(**{FORK_VARIABLE: self.fork.name})
-            done = run_program(argv, data=data, pass_fds=(self.lock, status), env=environment, cwd=cwd)
+            fds = (self.lock, status)
+            limit = ignored_files.GIT_SECONDS
+            try:
+                done = run_program(argv, data=data, pass_fds=fds, env=environment, cwd=cwd, timeout=limit)
+            except TimeoutExpired:
+                raise ForkUnavailable(self.fork.name, ignored_files.TOO_SLOW) from None
             self._check_started(status, done.returncode)
             return done
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from handhold.backends.forks.entries import TreeReader
 from handhold.backends.forks.text_merge import find_git
 from handhold.backends.forks.tree_merge import iterate_parents
-from handhold.backends.programs import CompletedProcess, build_user_environment, run_program
+from handhold.backends.programs import CompletedProcess, TimeoutExpired, build_user_environment, run_program
 from handhold.core.errors import ForkUnavailable
 
 GIT = ".git"
@@ -19,6 +19,8 @@ SAFE_SETTINGS = (
 HERE = b"./"  # before a path, so that a colon at its start has no meaning to git
 IGNORED_FOUND, NONE_IGNORED = 0, 1  # exit status of `git check-ignore`
 
+GIT_SECONDS = 600  # for one question to git; it waits for ever if an ignore file or a settings file is a pipe
+TOO_SLOW = "git did not answer, perhaps because a file that it reads is a pipe; --all merges all files"
 Capture = Callable[[Sequence[str], str, bytes], CompletedProcess[bytes]]  # runs a program in a folder
 
 
@@ -81,6 +83,8 @@ def _check_ignored(fork: str, folder: str, paths: Sequence[str], capture: Captur
 def capture_in_base(command: Sequence[str], folder: str, data: bytes) -> CompletedProcess[bytes]:
     """Run git on the root itself, while the fork cannot be mounted."""
     try:
-        return run_program(command, cwd=folder, env=build_user_environment(), data=data)
+        return run_program(command, cwd=folder, env=build_user_environment(), data=data, timeout=GIT_SECONDS)
     except OSError as error:  # the fork made the folder
         raise ForkUnavailable(folder, str(error)) from error
+    except TimeoutExpired:
+        raise ForkUnavailable(folder, TOO_SLOW) from None
