@@ -294,6 +294,8 @@ def test_s5_a_command_runs_and_a_long_one_is_kept(tmp_path: Path):
         assert text.startswith("1\n2\n3\n")
         assert "\n10000\n" in text  # its beginning, not its ends
         assert here.call("read_file", {"file_path": handle, "limit": 2}).text.startswith("     1→1\n     2→2")
+        (made,) = here.call("bash", {"command": "touch made"}).data["files"]
+        assert made["path"] == str(tmp_path / "ws/made")  # absolute, as in what the file tools confirm
 
 
 def test_a_missing_file_is_unread_unless_it_was_read(box: Toolbox):
