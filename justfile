@@ -113,6 +113,7 @@ nightly:
     step "just bench-search" just bench-search
     step "just growth" just growth
     step "just mutate-sources --dialect tiny" just mutate-sources --dialect tiny
+    step "just mutate-behaviour" just mutate-behaviour --dialect mycode --dialect tiny --dialect hello --dialect codex
     step "just mutate-contract" just mutate-contract
     printf '%s\n' "== summary" "${summary[@]}" "all: $SECONDS s"
     exit $failed
@@ -253,7 +254,7 @@ sources *args:
 mutate-sources *args:
     "{{bin}}/python" checks/mutate_sources.py "$@"
 
-# Change what a dialect does and list what no test of it notices: just mutate-behaviour --dialect tiny
+# Change what a dialect does and expect one of its tests to notice: just mutate-behaviour --dialect tiny
 mutate-behaviour *args:
     "{{bin}}/python" checks/mutate_behaviour.py "$@"
 
