@@ -7,9 +7,10 @@ import pytest
 
 from handhold import Toolbox
 from handhold.core.errors import BadArguments, HunkMismatch, NotOnlyPatch, Region, UnknownTool
+from handhold.core.facts import CommandOutput, ExitStatus, SandboxStatus
 from handhold.core.ports.dialect import Dialect
 from handhold.core.requests import AddFile, DeleteFile, Patch, Run, UpdateFile
-from handhold.core.results import PatchedFile, PatchResult
+from handhold.core.results import PatchedFile, PatchResult, RunResult
 from handhold.core.text.patch import parse_patch
 from handhold.core.text.text_index import to_plain_text
 from handhold.dialects.codex import dialect
@@ -114,6 +115,21 @@ def test_a_command_has_at_most_an_hour():
     assert dialect.decode("shell", hour) == Run("ls", 3600, 80_000)
     with pytest.raises(BadArguments):
         dialect.decode("shell", hour | {"timeout_ms": 3_600_001})
+
+
+@pytest.mark.parametrize(
+    ("end", "handle", "advice"),
+    [
+        (ExitStatus(None, timed_out=True, seconds=120.1), None, "Set a longer `timeout_ms`."),
+        (ExitStatus(0, seconds=0.1), "/large_tool_results/a.txt", "Print parts of it, or search it, with shell."),
+    ],
+    ids=["time", "output"],
+)
+def test_what_a_command_ran_out_of_comes_with_advice(end: ExitStatus, handle: str | None, advice: str):
+    output = CommandOutput("x\n", total_bytes=10**6, total_lines=500_000, omitted_lines=499_999, handle=handle)
+    held = SandboxStatus("bubblewrap", shadow=True, network=False)
+    said = dialect.encode("shell", Run("x", 120, 80_000), RunResult("x", end, output, held, "all", "all"), hints=False)
+    assert said.count(advice) == 1
 
 
 def test_what_is_neither_is_refused():
