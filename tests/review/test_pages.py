@@ -134,6 +134,30 @@ def test_an_undo_in_conflict_names_the_later_change_and_restores_the_rest_by_cho
     assert (reviewed.root / "a.py").read_text() == before
 
 
+def test_n7_a_conflict_is_decided_on_the_page(reviewed: Reviewed, page: Page):
+    file = reviewed.root / "decided.txt"
+    file.write_text("one\ntwo\nthree\nfour\n")
+    with Toolbox.open(reviewed.root, state=reviewed.shop.state, session="decisions", settings=False) as box:
+        box.call("read_file", {"path": "decided.txt"})
+        assert box.call("edit_file", {"path": "decided.txt", "old": "two", "new": "agent"}).ok
+        seq = box.log(last=1)[0].seq
+    file.write_text("one\nperson\nthree\nfour\n")
+    for scope in ("session", "call"):
+        page.goto(f"{reviewed.url}/call/{seq}/undo?scope={scope}")
+        for side in ("two", "agent", "person"):
+            expect(page.locator("section.card", has_text="A later change is in the way")).to_contain_text(side)
+    for name in ("Restore the old version", "Keep what is there now", "Leave it alone"):
+        page.get_by_role("link", name=name).click()
+        expect(page.locator("#commit")).to_be_visible()
+        page.get_by_role("link", name="Decide again").click()
+    assert file.read_text() == "one\nperson\nthree\nfour\n"
+    page.get_by_role("link", name="save the old version beside it").click()
+    page.locator("#commit").click()
+    expect(page.get_by_role("status").filter(has_text="Done.")).to_be_visible()
+    assert file.read_text() == "one\nperson\nthree\nfour\n"
+    assert (reviewed.root / "decided.txt.old").read_text() == "one\ntwo\nthree\nfour\n"
+
+
 def test_a_call_is_taken_back_and_redone(reviewed: Reviewed, page: Page):
     page.goto(f"{reviewed.url}/call/4/undo")
     page.locator("#commit").click()

@@ -29,6 +29,7 @@ from handhold.core.errors import NothingToUndo, UndoConflict
 from handhold.core.ports.approvals import Question
 from handhold.core.results import Reply
 from handhold.core.text.display_text import to_single_line
+from handhold.pipeline.reversal_notes import list_conflict_lines
 
 Direction = Literal["undo", "redo"]
 MAX_DIFF_LINES = 40  # a longer diff is not shown before the question
@@ -150,17 +151,6 @@ def describe_conflict(facts: Mapping[str, Any], direction: Direction, roots: Seq
     if any(reasons):
         lines.append(WAYS_ON)
     return "\n".join(lines)
-
-
-def list_conflict_lines(text: str) -> list[str]:
-    """The lines between git's markers, markers included."""
-    shown: list[str] = []
-    is_inside = False
-    for line in text.splitlines():
-        is_inside = is_inside or line.startswith("<<<<<<< ")
-        shown += [line] if is_inside else []
-        is_inside = is_inside and not line.startswith(">>>>>>> ")
-    return shown
 
 
 def print_preview(reply: Reply, roots: Sequence[str], *, as_json: bool) -> int:

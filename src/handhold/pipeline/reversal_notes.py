@@ -1,4 +1,4 @@
-"""What an undo or redo leaves as it is, in words."""
+"""What an undo or redo leaves as it is, or is refused for, in words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,3 +29,14 @@ def format_notes(facts: Mapping[str, Any], roots: Sequence[str]) -> str:
     if used := facts.get("used_repositories"):
         notes.append(f"Git objects stay in {listed(used)}, which was used since.")
     return "".join(f" {note}" for note in notes)
+
+
+def list_conflict_lines(text: str) -> list[str]:
+    """The lines between git's markers, markers included."""
+    shown: list[str] = []
+    is_inside = False
+    for line in text.splitlines():
+        is_inside = is_inside or line.startswith("<<<<<<< ")
+        shown += [line] if is_inside else []
+        is_inside = is_inside and not line.startswith(">>>>>>> ")
+    return shown

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Literal
 
+from handhold.core.choices import Resolution
 from handhold.core.errors import ToolError, UndoConflict
 from handhold.core.history import Target
 from handhold.core.ports.approvals import Question
@@ -13,6 +14,7 @@ from handhold.core.ports.journal import JournalEntry
 from handhold.core.results import Reply
 from handhold.dialects.error_messages import format_plain_error
 from handhold.logs import log_swallowed
+from handhold.pipeline.reversal_notes import list_conflict_lines
 from handhold.review.call_view import ChangedFileView, view_file
 from handhold.review.diff_view import DiffView, build_view, parse_unified, split_by_file
 from handhold.review.timeline import CallRow, build_row
@@ -44,6 +46,8 @@ class ConflictView:
     later: tuple[CallRow, ...]  # the calls that changed it since; none: something outside Handhold did
     file: ChangedFileView | None
     versions: tuple[tuple[str, str, DiffView | None], ...]  # heading, note, content around the change
+    reason: str = ""
+    lines: tuple[str, ...] = ()  # both sides of a text, between git's markers
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,8 @@ class TakeBackView:
     earlier: tuple[RedoView, ...]
     can_choose: bool  # single files of the call
     left_out: int  # files of the call that are not in the list, and restored with the others
+    take: Resolution | None  # what was chosen for conflicts
+    can_decide: bool  # whether conflicts can be decided here
 
     @property
     def restored_count(self) -> int:
@@ -74,18 +80,24 @@ class TakeBackView:
 
     @property
     def can_commit(self) -> bool:
-        return not self.problem and (bool(self.restored) if self.scope == "call" else not self.conflicts)
+        by_file = self.scope == "call" and self.take is None
+        return not self.problem and (bool(self.restored) if by_file else not self.conflicts)
 
 
-def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Scope) -> TakeBackView:
+def build_take_back(
+    workspace: ReviewedWorkspace, entry: JournalEntry, scope: Scope, take: Resolution | None
+) -> TakeBackView:
     with workspace.open_session(entry.call.session) as box:
-        reply = box.undo(make_target(entry, scope), preview=True)
+        reply = box.undo(make_target(entry, scope), preview=True, take=take)
     restored: list[ChangedFileView] = []
     conflicts: list[ConflictView] = []
     problem = ""
-    changes = workspace.history.list_changes(entry, limit=MAX_FILES) if scope == "call" else []
+    changes = workspace.history.list_changes(entry, limit=MAX_FILES) if scope == "call" and not take else []
     left_out = workspace.history.count_changes(entry) - len(changes) if len(changes) >= MAX_FILES else 0
     blocked = _list_conflicts(reply)
+    reasons = reply.data.get("reasons", ()) if blocked else ()
+    texts = dict(zip(blocked, reply.data.get("texts", ()), strict=False))
+    why = dict(zip(blocked, reasons, strict=False))
     for change in changes:
         file = view_file(workspace, entry, change, limit=MAX_LINES)
         if change.change.path in blocked:
@@ -93,8 +105,13 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
         else:
             restored.append(file)
     listed = {change.change.path for change in changes}
+    listed_blocked = [change.change.path for change in changes if change.change.path in blocked]
     others = [path for path in blocked if path not in listed]
     conflicts += [_explain(workspace, entry, path, None) for path in others[:MAX_CONFLICTS]]
+    conflicts = [
+        replace(each, reason=why.get(path, ""), lines=tuple(list_conflict_lines(texts.get(path, ""))[:MAX_LINES]))
+        for path, each in zip((*listed_blocked, *others), conflicts, strict=False)
+    ]
     if not reply.ok and not blocked:
         problem = reply.text
     can_choose = scope == "call" and not left_out and all(file.change.can_restore for file in restored)
@@ -111,10 +128,12 @@ def build_take_back(workspace: ReviewedWorkspace, entry: JournalEntry, scope: Sc
         sections=tuple((name, _view_section(name, text)) for name, text in parts),
         omissions=tuple(omissions),
         problem=problem,
-        digest=compute_digest(reply, restored),
+        digest=compute_digest(reply, restored, take),
         earlier=tuple(_list_undone(workspace, entry.call.session)),
         can_choose=can_choose,
         left_out=left_out,
+        take=take,
+        can_decide=bool(reasons),
     )
 
 
@@ -128,8 +147,8 @@ def make_target(entry: JournalEntry, scope: Scope) -> Target:
             return Target.session()
 
 
-def compute_digest(reply: Reply, restored: Sequence[ChangedFileView]) -> str:
-    shown = [reply.code, reply.text, reply.ui_extra, [[file.path, file.change.number] for file in restored]]
+def compute_digest(reply: Reply, restored: Sequence[ChangedFileView], take: Resolution | None) -> str:
+    shown = [take or "", reply.code, reply.text, reply.ui_extra, [[file.path, file.change.number] for file in restored]]
     return sha256(json.dumps(shown).encode()).hexdigest()
 
 
@@ -137,8 +156,8 @@ def take_back(workspace: ReviewedWorkspace, view: TakeBackView, chosen: Sequence
     """Take back what was shown; returns what was done. ToolError if it is not possible any more."""
     everything = not view.conflicts and {file.change.number for file in view.restored} <= set(chosen)
     with workspace.open_session(view.entry.call.session, PageApprover(by)) as box:
-        if view.scope != "call" or everything:
-            reply = box.undo(make_target(view.entry, view.scope))
+        if view.scope != "call" or view.take or everything:
+            reply = box.undo(make_target(view.entry, view.scope), take=view.take)
             if not reply.ok:
                 raise ReversalRefused(reply.text)
             return reply.text

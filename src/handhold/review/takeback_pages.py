@@ -5,6 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from handhold.core.choices import RESOLUTIONS, Resolution
 from handhold.core.errors import ToolError
 from handhold.core.ports.journal import JournalEntry
 from handhold.review.access import has_value
@@ -27,25 +28,28 @@ class TakeBackPages:
 
     def show(self, request: Request) -> Response:
         scope = self._parse_scope(request.query_params.get("scope", "call"))
-        return self._show(request, self._find_entry(request), scope)
+        return self._show(
+            request, self._find_entry(request), scope, self._parse_take(request.query_params.get("take", ""))
+        )
 
     def commit(self, request: Request, form: FormData) -> Response:
         """Take back what was shown, unless something changed since."""
         entry, scope = self._find_entry(request), self._parse_scope(str(form.get("scope", "call")))
+        take = self._parse_take(str(form.get("take", "")))
         if not self._has_token(form):
-            return self._show(request, entry, scope, problem="token", status=403)
-        view = build_take_back(self._pages.reviewed, entry, scope)
+            return self._show(request, entry, scope, take, problem="token", status=403)
+        view = build_take_back(self._pages.reviewed, entry, scope, take)
         if not has_value(form, "shown", view.digest):
-            return self._show(request, entry, scope, problem="changed", status=409)
+            return self._show(request, entry, scope, take, problem="changed", status=409)
         chosen = [int(each) for each in form.getlist("file") if isinstance(each, str) and each.isdecimal()]
-        if not view.can_commit or (scope == "call" and not chosen):
-            return self._show(request, entry, scope, problem="nothing", status=400)
+        if not view.can_commit or (scope == "call" and not take and not chosen):
+            return self._show(request, entry, scope, take, problem="nothing", status=400)
         if scope == "call" and not view.can_choose:
             chosen = [file.change.number for file in view.restored]
         try:
             done = take_back(self._pages.reviewed, view, chosen, self._by)
         except (ToolError, ReversalRefused) as error:
-            return self._show(request, entry, scope, problem=describe_error(error), status=409)
+            return self._show(request, entry, scope, take, problem=describe_error(error), status=409)
         return self._show(request, self._find_entry(request), scope, done=done)
 
     def redo(self, request: Request, form: FormData) -> Response:
@@ -63,12 +67,13 @@ class TakeBackPages:
         request: Request,
         entry: JournalEntry,
         scope: Scope,
+        take: Resolution | None = None,
         *,
         problem: str = "",
         done: str = "",
         status: int = 200,
     ) -> Response:
-        view = build_take_back(self._pages.reviewed, entry, scope)
+        view = build_take_back(self._pages.reviewed, entry, scope, take)
         return self._pages.render(
             request,
             "undo.html",
@@ -93,3 +98,8 @@ class TakeBackPages:
         if text not in SCOPES:
             raise HTTPException(400, "Unknown scope.")
         return text
+
+    def _parse_take(self, text: str) -> Resolution | None:
+        if text and text not in RESOLUTIONS:
+            raise HTTPException(400, "Unknown choice.")
+        return next((each for each in RESOLUTIONS if each == text), None)
