@@ -71,14 +71,14 @@ def test_for_this_session_covers_the_same_thing_again(reviewed: Reviewed, agent:
 def test_the_like_of_it_spells_out_the_pattern_and_covers_similar_commands(
     reviewed: Reviewed, agent: Agent, page: Page
 ):
-    first = agent.call("bash", command="git push one")
+    first = agent.call("bash", command="git push one", background=True)
     card = question(page)
     card.get_by_role("button", name="Allow similar commands").click()
     expect(card.locator(".more:visible")).to_contain_text("git push")
     assert not first.done(), "opening the form allows nothing"
     card.get_by_role("button", name=re.compile("Allow th(is|ese) pattern")).click()
     first.result(40)
-    agent.call("bash", command="git push two").result(40)
+    agent.call("bash", command="git push two", background=True).result(40)
     assert not reviewed.pending()
 
 
