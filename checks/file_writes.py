@@ -15,7 +15,7 @@ from pathlib import Path
 MAY_WRITE = ("backends/files/commit", "backends/state/")
 EXCEPTIONS = {
     "cli/leftovers.py": "empty folders that earlier versions left, for the person who asked to remove them",
-    "cli/doctor.py": "the folders of a command that is tried, in a temporary one",
+    "cli/trial_command.py": "the folders of a command that is tried, in a temporary one",
     "backends/convert/worker_process.py": "a file in memory",
     "server/tokens.py": "the file of tokens, which lies in no root",
     "server/stdio_transport.py": "standard output, and the null device",

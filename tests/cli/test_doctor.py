@@ -87,6 +87,28 @@ def diagnose_without_bubblewrap(folder: Path, change: str, *flags: str) -> "subp
 
 
 @contained
+def test_n4_in_the_home_a_command_starts_and_the_state_in_it_is_hidden(tmp_path: Path):
+    """The state is below a folder that a rule masks, and is hidden itself."""
+    home = tmp_path / "home"
+    (home / ".local/state").mkdir(parents=True)
+    environment = {**os.environ, "HOME": str(home), "XDG_STATE_HOME": str(home / ".local/state")}
+
+    def run(*words: str) -> str:
+        program = [sys.executable, "-c", "from handhold.cli import main; main()", *words]
+        return subprocess.run(
+            program, cwd=home, env=environment, capture_output=True, text=True, check=False, timeout=100
+        ).stdout
+
+    listed = run("call", "--policy", "open", "bash", '{"command": "ls -A .local/state/handhold; echo ended"}')
+    (own,) = (home / ".local/state/handhold").iterdir()
+    assert "ended" in listed.splitlines(), listed
+    assert own.name not in listed
+    assert [each["holds"] for each in json.loads(run("doctor", "--json"))["findings"] if each["what"] == "command"] == [
+        True
+    ]
+
+
+@contained
 def test_r18_it_runs_a_command(tmp_path: Path):
     told = json.loads(CliRunner().invoke(handhold, ["doctor", "--json", "--root", str(tmp_path)]).output)
     (command,) = [each for each in told["findings"] if each["what"] == "command"]

@@ -2,14 +2,11 @@
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import click
 
-from handhold.backends.programs import TimeoutExpired, run_program
 from handhold.cli import options
 from handhold.cli.doctor_client import ClientDoctorJSON, diagnose_client
 from handhold.cli.hub_status import find_hub_status, format_hub
@@ -17,7 +14,7 @@ from handhold.cli.leftovers import find_leftovers
 from handhold.cli.leftovers import remove_leftovers as delete_leftovers
 from handhold.cli.programs import find_on_path
 from handhold.cli.terminal import colour_text, get_columns, is_stdout_terminal
-from handhold.core.errors import ExtraMissing, ToolError
+from handhold.core.errors import ExtraMissing
 from handhold.core.ports.hub_link import HubStatus
 from handhold.core.text.display_text import escape_invisible
 from handhold.hooks.events import HOOK_DIALECTS
@@ -25,7 +22,6 @@ from handhold.hooks.events import HOOK_DIALECTS
 if TYPE_CHECKING:  # the modules that probe the machine are imported late, so that other commands start fast
     from handhold.backends.shell.sandbox_support import SandboxSupport
 
-TRIAL_TIMEOUT_SECONDS = 20  # for the trial command `true`
 NAMESPACES = {"user": "user namespace", "pid": "processes", "net": "network"}
 INSPECT_COMMAND = ("sh", "-c", "readlink /proc/self/ns/user /proc/self/ns/pid /proc/self/ns/net; cat /proc/self/status")
 
@@ -138,7 +134,7 @@ def doctor(
     from handhold.backends.shell.sandbox_support import detect_sandbox_support
 
     support = detect_sandbox_support()
-    findings = list(run_checks(support, str(root.resolve())))
+    findings = list(run_checks(support, str(root.resolve()), state))
     undo = classify_undo(support, findings)
     held_by = name_holder(support, undo)
     contained = bool(held_by) and all(each.holds for each in findings if each.what == "command")
@@ -175,7 +171,7 @@ def doctor(
     return 0 if contained else options.EXIT_REFUSED
 
 
-def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
+def run_checks(support: "SandboxSupport", root: str, state: Path | None) -> Iterator[CheckResult]:
     from handhold.backends.shell.limits import find_delegated_cgroup
 
     found = support.bubblewrap
@@ -192,8 +188,8 @@ def run_checks(support: "SandboxSupport", root: str) -> Iterator[CheckResult]:
     else:
         yield CheckResult("bubblewrap", holds=True, detail=f"{found.version}, from the {found.source}", path=found.path)
         yield from check_inside(found.path)
-        yield check_command(root)
-        yield check_overlay(found.path, root)
+        yield (overlay := check_overlay(found.path, root))
+        yield check_command(root, state, is_direct=not overlay.holds)
     yield check_analysis(root)
     yield CheckResult(
         "Landlock", support.has_landlock, f"version {support.landlock}" if support.landlock else "not in this kernel"
@@ -229,29 +225,12 @@ def check_inside(bwrap: str) -> Iterator[CheckResult]:
     yield CheckResult("system-call filter", filtered, "on" if filtered else "off")
 
 
-def check_command(root: str) -> CheckResult:
+def check_command(root: str, state: Path | None, *, is_direct: bool) -> CheckResult:
     """Check whether a command starts in the sandbox, without an overlay."""
-    from handhold.backends.shell.sandbox import create_sandbox
-    from handhold.backends.shell.sandbox_layout import Mount
+    from handhold.cli.trial_command import find_trial_failure
 
-    with TemporaryDirectory(prefix="handhold-") as folder:
-        tmp, home, results = (os.path.join(folder, name) for name in ("tmp", "home", "results"))
-        for each in (tmp, home, results):
-            os.mkdir(each)
-        mounts = (Mount(root, "read-only"),)
-        try:
-            launch = create_sandbox("contained").prepare_launch(
-                ("true",), mounts=mounts, folder=root, tmp=tmp, home=home, results=results, hidden=(folder,)
-            )
-        except (ToolError, OSError) as error:
-            return CheckResult("command", holds=False, detail=str(error))
-        with closing(launch):
-            try:
-                done = run_program(launch.argv, env=launch.env, pass_fds=launch.pass_fds, timeout=TRIAL_TIMEOUT_SECONDS)
-            except TimeoutExpired:
-                return CheckResult("command", holds=False, detail=f"timed out after {TRIAL_TIMEOUT_SECONDS} s")
-    trouble = done.stderr.decode("utf-8", "replace").strip()
-    return CheckResult("command", not done.returncode, trouble or ("ran" if not done.returncode else "failed"))
+    failure = find_trial_failure(root, state, is_direct=is_direct)
+    return CheckResult("command", not failure, failure or "ran")
 
 
 def check_analysis(root: str) -> CheckResult:

@@ -157,9 +157,16 @@ def build_layout_flags(
     for place in write_protection.paths if write_protection else ():
         if host_paths.is_inside_any(place, direct) and os.path.exists(place) and not os.path.islink(place):
             add_layer(place, "--ro-bind", place, place)
-    for place, mask in masks.items():
-        if host_paths.is_inside_any(place, visible_again) or not host_paths.is_inside_any(place, hidden_paths):
-            add_layer(place, "--ro-bind", mask, place)
+    masked = [
+        place
+        for place in masks
+        if host_paths.is_inside_any(place, visible_again) or not host_paths.is_inside_any(place, hidden_paths)
+    ]
+    layers = [each for each in layers if not is_behind_mask(each[0], masked, visible_again)]
+    covers = [place for place in covers if not is_behind_mask(place, masked, visible_again)]
+    for place in masked:
+        if not is_behind_mask(place, masked, visible_again):
+            add_layer(place, "--ro-bind", masks[place], place)
     for place in find_pinned_folders([place for place, _ in layers], mounts, hidden_paths):
         add_layer(place, "--bind", place, place)
     layers.sort(key=lambda each: each[0].rstrip("/").count("/"))
@@ -180,6 +187,12 @@ def find_paths_to_cover(hidden_paths: tuple[str, ...], roots: frozenset[str]) ->
         if visible and place not in (*roots, host_paths.VAR_TMP):
             found.append(place)
     return tuple(found)
+
+
+def is_behind_mask(place: str, masked: Sequence[str], visible_again: Sequence[str]) -> bool:
+    """Whether a mask around it hides a place already. Nothing can be mounted there: a mask is empty and read-only."""
+    enclosing = [each for each in (*masked, *visible_again) if each != place and host_paths.is_inside(place, each)]
+    return place not in visible_again and bool(enclosing) and max(enclosing, key=len) in masked
 
 
 def is_overlaid(mount: Mount, mounts: Sequence[Mount]) -> bool:
