@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from handhold.config import Place, ToolboxConfig, suggest_keywords
 from handhold.core.choices import RESOLUTIONS, Breakage, Confinement, Durability, Matching, Mode, Resolution, Secrets
-from handhold.core.errors import ForkUnavailable, ToolError
+from handhold.core.errors import ForkUnavailable, NothingToUndo, ToolError
 from handhold.core.facts import FileSnapshot
 from handhold.core.history import Target, resolve_target
 from handhold.core.ports.approvals import Approver, Consent, PendingApproval, Question
@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from handhold.forks import Fork, Forks
     from handhold.pipeline.change_history import ChangeHistory
     from handhold.snapshots import Snapshots
+
+
+def _describe_error(error: ToolError) -> str:
+    from handhold.dialects.error_messages import format_plain_error
+
+    return format_plain_error(error)
+
+
+ToolError.describe = staticmethod(_describe_error)
 
 
 class Toolbox:
@@ -457,13 +466,18 @@ class Toolbox:
             return self.store.entries(session=None if everyone else self.session, last=last)
 
     def diff(self, target: Target | JournalEntry | None = None) -> str:
-        """The changes of a target as a unified diff; without one, the last change.
+        """The changes of a target as a unified diff; without one, the last change. "" if none is left.
 
         A JournalEntry may be of any session. Files that the policy does not allow to read now are left out.
-        Raises ToolError (NothingToUndo) if there is no such change.
+        Raises ToolError (NothingToUndo) if a single call is named that changed nothing.
         """
         with self._open_calls.enter():
-            return self._parts.undo.diff(target)
+            try:
+                return self._parts.undo.diff(target)
+            except NothingToUndo:
+                if target is None or (isinstance(target, Target) and target.is_multiple):
+                    return ""
+                raise
 
     @property
     def history(self) -> "ChangeHistory":

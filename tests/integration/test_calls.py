@@ -354,6 +354,7 @@ def test_r34_a_replay_says_that_its_change_was_undone_or_its_file_changed_since(
     undone = call()
     assert (undone.replayed, undone.ok, here.read("new")) == (True, True, None)
     assert "undone since" in undone.text
+    assert undone.data["undone"], "n8: a program reads no text"
     assert box.redo().ok
     assert call().text == first.text
     other = here.open(session="other")

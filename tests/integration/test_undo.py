@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from handhold import Target, Toolbox
+from handhold import Target, Toolbox, ToolError
 from tests.integration.conftest import Ground
 from tests.integration.test_calls import edit, read, write
 from tests.scale import examples
@@ -180,6 +180,15 @@ TestHistories = Histories.TestCase
 
 
 # --- targets
+
+
+def test_n8_without_a_change_the_diff_is_empty_and_an_error_is_a_sentence(ground: Make):
+    box = ground({}).open()
+    assert box.diff() == box.diff(Target.turn("t")) == ""
+    with pytest.raises(ToolError) as refused:
+        box.diff(Target.call("none"))
+    assert str(refused.value).startswith("NOTHING_TO_UNDO: ")
+    assert "{" not in str(refused.value)
 
 
 def test_undo_redo_and_diff_take_an_entry_of_the_log(ground: Make):

@@ -15,6 +15,7 @@ from handhold.cli.options import (
 )
 from handhold.cli.selection import add_selection, select_calls
 from handhold.cli.terminal import colour_diff_line, is_stdout_terminal, print_lines
+from handhold.core.errors import NothingToUndo
 from handhold.core.history import Target
 from handhold.core.text.display_text import escape_invisible
 
@@ -62,7 +63,9 @@ def diff(
     else:
         chosen, target = select_calls(options, names, turn, all_of_it=all_of_it)
         with open_toolbox(chosen, for_history=True) as box:
-            text = box.diff(target or Target.session())
+            text = box.diff(target := target or Target.session())
+        if not text:
+            raise NothingToUndo(f"no change of {target} is left")
     file_stats = parse_stats(text)
     if as_json:
         added, removed = sum_stats(file_stats)

@@ -4,6 +4,7 @@ An error carries what happened and where; a dialect turns it into a sentence. Ea
 broken machine is never scored as a wrong answer.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, dataclass_transform
@@ -22,6 +23,10 @@ class ErrorSource(StrEnum):
     INFRA = "infra"  # the machine: disk, permissions, locks
 
 
+def _list_facts(error: "ToolError") -> str:
+    return str(error.facts())
+
+
 @dataclass_transform(eq_default=False)
 @dataclass(eq=False)  # exceptions compare by identity and stay hashable
 class ToolError(Exception):
@@ -32,6 +37,8 @@ class ToolError(Exception):
 
     code: ClassVar[str] = "INTERNAL"
     error_source: ClassVar[ErrorSource] = ErrorSource.TOOL
+    # The sentence for a person. The words are a dialect's, which the core does not import: `toolbox.py` sets it.
+    describe: ClassVar["Callable[[ToolError], str]"] = staticmethod(_list_facts)
 
     def __init_subclass__(cls) -> None:
         dataclass(eq=False)(cls)
@@ -45,7 +52,7 @@ class ToolError(Exception):
         }
 
     def __str__(self) -> str:
-        return f"{self.code} {self.facts()}"
+        return f"{self.code}: {ToolError.describe(self)}"
 
     def __reduce__(self) -> Any:
         """Pickle the fields: an exception keeps only positional arguments by itself."""

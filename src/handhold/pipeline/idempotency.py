@@ -57,9 +57,12 @@ class ReplayLog:
         return self._add_note(replace(reply, replayed=True), entry)
 
     def _add_note(self, reply: Reply, entry: JournalEntry) -> Reply:
-        """The reply; if the files are no longer as the call left them, it says so."""
+        """The reply; if the files are no longer as the call left them, it says so.
+
+        A call that was undone is not made again: a client that retries late would bring back what a person undid.
+        """
         if entry.undone:
-            note = UNDONE_SINCE
+            reply, note = replace(reply, data={**reply.data, "undone": True}), UNDONE_SINCE
         elif changed := self._find_changed_since(entry):
             shown = [self._session.format_path(path) for path in changed if self._session.is_visible(path)]
             more = len(changed) - len(shown[:MAX_NAMED_PATHS])
