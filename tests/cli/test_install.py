@@ -345,6 +345,15 @@ def test_only_ours_are_left_where_a_client_can_turn_its_own_off():
     assert run("cursor", "--strict").exit_code == 2
 
 
+def test_n9_only_says_that_own_tools_are_off_and_installing_without_it_that_they_are_on_again():
+    only = run("claude-code", "--only").output
+    assert "own file and shell tools are off" in only
+    assert "own tools change is recorded" not in only
+    assert "are on again: --only was not given" in run("claude-code").output
+    assert "permissions" not in said(Path(".claude/settings.json"))
+    assert "on again" not in run("claude-code", "--strict").output
+
+
 def test_a_plugin_that_somebody_else_wrote_is_left_alone():
     Path(".handhold").mkdir()
     Path(".handhold/opencode.js").write_text("mine")

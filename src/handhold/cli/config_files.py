@@ -84,6 +84,12 @@ def plan_removal(file: str, name: str, steps: Sequence[Step], *, follow_links: b
     )
 
 
+def list_entered_steps(file: str, name: str) -> list[Step | Container]:
+    """What an earlier installation entered into a file."""
+    record = client_config.load_record(file, name)
+    return [decode_step(each) for each in record.entered] if record else []
+
+
 def _restore(text: str, previous: InstallRecord | None, steps: Sequence[Step]) -> str:
     """The text without us: to the byte if nobody else has changed it, else without what we entered."""
     if previous and client_config.digest(text) == previous.after:

@@ -4,7 +4,7 @@ The change is shown and confirmed first. Nothing else in the files is touched.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
@@ -13,7 +13,7 @@ import click
 
 from handhold.cli import options
 from handhold.cli.clients import CLIENTS, ConfigPlace, MCPClient
-from handhold.cli.config_steps import Member, Step, apply_steps
+from handhold.cli.config_steps import Container, Member, Step, apply_steps
 from handhold.cli.programs import find_on_path
 from handhold.cli.prompt import confirm, is_interactive
 from handhold.cli.recording_hooks import build_hook_steps
@@ -85,6 +85,10 @@ class InstallTarget:
     def follows_links(self, file: str) -> bool:
         """A person may have settings elsewhere; a project's files must not lead out of it."""
         return self.scope == "--user" or not Path(file).is_relative_to(Path.cwd())
+
+    def turns_off_own_tools(self, steps: Iterable[Step | Container]) -> bool:
+        """Whether what --only enters is among these steps."""
+        return any(step == each for each in steps for _, step in self.client.only)
 
     @property
     def next_step(self) -> str:
@@ -240,7 +244,7 @@ def print_entry(target: InstallTarget, *, as_json: bool) -> int:
 
 
 def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
-    from handhold.cli.config_files import plan_installation
+    from handhold.cli.config_files import list_entered_steps, plan_installation
     from handhold.cli.server_check import count_tools
 
     changes = [
@@ -252,11 +256,14 @@ def install_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
     tools = count_tools(target.command)
     if not confirm_changes(changes, ask=ask):
         return options.EXIT_REFUSED
+    was_only = target.turns_off_own_tools(
+        step for file in target.steps for step in list_entered_steps(file, target.record_name)
+    )
     for change in changes:
         change.carry_out(target.record_name)
     if target.records and target.is_project:
         start_baseline()
-    return print_outcome(target, INSTALLED, changes, as_json=as_json, tools=tools)
+    return print_outcome(target, INSTALLED, changes, as_json=as_json, tools=tools, was_only=was_only)
 
 
 def remove_entry(target: InstallTarget, *, ask: bool, as_json: bool) -> int:
@@ -297,7 +304,13 @@ def confirm_changes(changes: "Sequence[ConfigChange]", *, ask: bool) -> bool:
 
 
 def print_outcome(
-    target: InstallTarget, outcome: str, changes: "Sequence[ConfigChange]", *, as_json: bool, tools: int = 0
+    target: InstallTarget,
+    outcome: str,
+    changes: "Sequence[ConfigChange]",
+    *,
+    as_json: bool,
+    tools: int = 0,
+    was_only: bool = False,
 ) -> int:
     changed = [change for change in changes if change.changes]
     if as_json:
@@ -310,22 +323,23 @@ def print_outcome(
     named = [escape_invisible(each.file) for each in changed or changes[:1]]
     click.echo(f"{OUTCOME_TEXTS[outcome].format(target.name)} {' and '.join(named)}.")
     if outcome == INSTALLED:
-        for line in describe_installation(target, tools):
+        for line in describe_installation(target, tools, was_only=was_only):
             click.echo(line)
     return 0
 
 
-def describe_installation(target: InstallTarget, tools: int) -> list[str]:
+def describe_installation(target: InstallTarget, tools: int, *, was_only: bool) -> list[str]:
     title = target.client.title
     lines = [f"The server starts and offers {tools} tools."]
-    if target.records:
+    is_only = target.turns_off_own_tools(step for steps in target.steps.values() for step in steps)
+    if is_only:
+        lines.append(target.client.only_rest or f"{title}'s own file and shell tools are off: it uses Handhold's.")
+    elif target.records:
         lines.append(f"What {title}'s own tools change is recorded: `handhold undo` covers it. It is not confined.")
     elif target.client.hooks is None:
         lines.append(f"What {title}'s own tools change is not recorded: it has no hooks for that.")
-    if target.client.only_rest and any(
-        step in steps for _, step in target.client.only for steps in target.steps.values()
-    ):
-        lines.append(target.client.only_rest)
+    if was_only and not is_only:
+        lines.append(f"{title}'s own file and shell tools, which were off, are on again: --only was not given.")
     if not os.path.isabs(target.command[0]) and not find_on_path(target.command[0], only_path=True):
         found = os.path.dirname(find_on_path(target.command[0]))
         lines.append(f"handhold is not on your PATH: add {found} to it, or {title} does not find it.")
