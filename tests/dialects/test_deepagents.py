@@ -173,6 +173,11 @@ def test_an_offset_past_the_end_names_the_last_one(box: Toolbox):
     )
 
 
+def test_a_folder_is_not_read_and_an_offset_is_not_negative(box: Toolbox):
+    assert box.call("read_file", {"file_path": "/ws/b"}).code == "IS_DIRECTORY"
+    assert box.call("read_file", {"file_path": "/ws/a.py", "offset": -1}).code == "BAD_ARGUMENTS"
+
+
 def test_a_long_line_goes_on_in_parts_that_count_as_lines(box: Toolbox):
     assert LIMITS.line_chars == source("read.line_chars") == 5000
     rows = read(box, "/ws/long").split("\n")
