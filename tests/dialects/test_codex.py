@@ -120,12 +120,12 @@ def test_a_command_has_at_most_an_hour():
 @pytest.mark.parametrize(
     ("end", "handle", "advice"),
     [
-        (ExitStatus(None, timed_out=True, seconds=120.1), None, "Set a longer `timeout_ms`."),
+        (ExitStatus(None, timed_out=True, seconds=120.1), "", "Set a longer `timeout_ms`."),
         (ExitStatus(0, seconds=0.1), "/large_tool_results/a.txt", "Print parts of it, or search it, with shell."),
     ],
     ids=["time", "output"],
 )
-def test_what_a_command_ran_out_of_comes_with_advice(end: ExitStatus, handle: str | None, advice: str):
+def test_what_a_command_ran_out_of_comes_with_advice(end: ExitStatus, handle: str, advice: str):
     output = CommandOutput("x\n", total_bytes=10**6, total_lines=500_000, omitted_lines=499_999, handle=handle)
     held = SandboxStatus("bubblewrap", shadow=True, network=False)
     said = dialect.encode("shell", Run("x", 120, 80_000), RunResult("x", end, output, held, "all", "all"), hints=False)
