@@ -162,7 +162,7 @@ def test_a_preview_applies_nothing_and_shows_the_diff(folder: Path):
 
 
 def test_a_refused_command_does_not_run(folder: Path, tmp_path: Path):
-    done = call(folder, "run", "--", "sh", "-c", "echo ran; curl https://example.org")
+    done = call(folder, "run", "--", "sh", "-c", "echo ran; sudo ls")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.startswith(b"Error: NOT_APPROVED: ")
     assert b"handhold approve " in done.stderr

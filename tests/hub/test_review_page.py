@@ -180,7 +180,7 @@ def test_what_needs_the_workspace_is_not_offered_and_the_page_says_so(stores: Hu
     client = enter(stores, role="admin")
     for place in PLACES:
         text = client.get(place).text
-        assert "Answers, taking back, forks and live output are on the machine with the workspace" in text
+        assert "Answers, undoing, forks and live output are on the machine with the workspace" in text
         assert not re.search(r"/(undo|redo|forks|now|question|events)\b", text)
     csrf = read_csrf(client)
     for path in ("call/1/undo", "call/1/redo", "forks", "now", "events", "question/1/answer", "forks/a/merge"):

@@ -307,7 +307,7 @@ def test_contents_of_secret_files_are_never_shipped(sandbox: Sandbox, reader: st
         assert box.call(
             "bash",
             {
-                "command": "cp .env copy.txt; (echo '# a copy with more around it'; cat .env) > more.txt; echo OTHER_KEY=abcdefghijklmnop12345 >> .env; echo plain > plain.txt; echo hidden > internal/x.txt; base64 .env > encoded.txt"
+                "command": "cp .env copy.txt; (echo '# a copy with more around it'; cat .env) > more.txt; echo OTHER_KEY=abcdefghijklmnop12345 >> .env; echo plain > plain.txt; echo concealed > internal/x.txt; base64 .env > encoded.txt"
             },
         ).ok
         assert box.call("bash", {"command": "rm .env copy.txt internal/x.txt"}).ok
@@ -318,7 +318,7 @@ def test_contents_of_secret_files_are_never_shipped(sandbox: Sandbox, reader: st
     for data in found:
         assert b"sk-live" not in data
         assert b"abcdefghijklmnop12345" not in data
-        assert b"hidden" not in data or b"echo hidden" in data  # the command itself is in the reply
+        assert b"concealed" not in data or b"echo concealed" in data  # the command itself is in the reply
     assert not sandbox.has_content(reader, copied.encode())
 
 

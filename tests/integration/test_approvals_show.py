@@ -81,7 +81,7 @@ def test_r16_what_needs_approval_is_always_first_and_never_cut(before: int, afte
 def test_r16_a_command_that_needs_approval_is_never_cut(shown: Callable[[Question], Iterator[str]]):
     command = "echo " + "x" * 1_000 + "; echo end of a long line\n" + "true\n" * 100 + "echo end"
     told = list(shown(Question("bash", (), "", "because", command)))
-    assert told[2:] == [f"    {line}" for line in command.split("\n")]
+    assert "\n".join(f"    {line}" for line in command.split("\n")) in "\n".join(told)
 
 
 @pytest.mark.usefixtures("held_by")

