@@ -49,6 +49,28 @@ def test_a_root_stands_for_itself_and_what_is_above_it_does_not_matter():
     assert places.covers("/home/me/.ssh/ws/.ssh/a")
 
 
+def test_a_walk_through_long_paths_finds_what_a_look_at_each_place_finds():
+    """Also where it turns aside and comes back: the last long folder is remembered."""
+    patterns = ("secret", "s/**", "*.pem")
+    deep = ROOT + "/d" * 1000
+    folders = [
+        deep,
+        f"{deep}/e",
+        f"{deep}/secret",
+        f"{deep}/secret/f",
+        f"{deep}/e",
+        f"{deep}/e/s",
+        deep[:-2],
+        f"{ROOT}/s",
+    ]
+    places = [f"{folder}/{name}" for folder in folders for name in ("x", "a.pem", "secret")]
+    walked = PathPatterns(patterns, (ROOT, f"{deep}/e"))
+    alone = [PathPatterns(patterns, (ROOT, f"{deep}/e")).covers(place) for place in places]
+    assert [walked.covers(place) for place in places] == alone
+    assert walked.covers(f"{deep}/e/s/x")
+    assert not walked.covers(f"{deep}/s/x")
+
+
 def test_a_pattern_is_about_every_root():
     places = PathPatterns(("a/b",), ("/one", "/one/two", "/"))
     assert places.covers("/one/a/b")

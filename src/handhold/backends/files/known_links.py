@@ -191,12 +191,12 @@ class KnownLinks:
             return LinkSet()
         if root not in judgement.links:
             self._collect_shared(judgement)
-        links, above = judgement.links[root], root.rstrip("/")
-        for name in folder[len(above) :].split("/")[1:] if folder != root else ():
-            above = f"{above}/{name}"
-            if (known := judgement.links.get(above)) is None:
-                known = judgement.links[above] = self._add_folder(links, above)
-            links = known
+        below: list[str] = []
+        while (links := judgement.links.get(folder)) is None:
+            below.append(folder)
+            folder = folder.rpartition("/")[0] or "/"
+        for name in reversed(below):
+            links = judgement.links[name] = self._add_folder(links, name)
         return links
 
     def _collect_shared(self, judgement: Judgement) -> None:

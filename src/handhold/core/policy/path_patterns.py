@@ -50,6 +50,7 @@ class PathPatterns:
         self._roots = tuple(root.rstrip("/") for root in roots)
         self._ignore_case = ignore_case
         self._folder_cache: dict[str, FolderCoverage] = {}
+        self._last_long = "", FolderCoverage(covered=False)  # a walk goes on from the folder that it was in
 
     @cached_property
     def covers(self) -> Callable[[str], bool]:
@@ -96,8 +97,12 @@ class PathPatterns:
         if len(self._folder_cache) > MAX_CACHED_FOLDERS:
             self._folder_cache.clear()  # another thread may be reading, so look up each entry only once
         uncached: list[str] = []
+        last_long, last_coverage = self._last_long
         folder = self._folder_cache.get(place)
         while folder is None and place:
+            if place == last_long:
+                folder = last_coverage
+                break
             uncached.append(place)
             place = place.rpartition("/")[0]
             folder = self._folder_cache.get(place)
@@ -110,6 +115,8 @@ class PathPatterns:
             folder = self._descend(folder, self._normalize(name), self._prefixes_at_root(place))
             if len(place) <= MAX_CACHED_PATH_CHARS:
                 self._folder_cache[place] = folder
+            else:
+                self._last_long = place, folder
         return folder
 
     def _descend(self, above: FolderCoverage, name: str, prefixes_here: tuple[bytes, ...]) -> FolderCoverage:
