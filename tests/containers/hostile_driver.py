@@ -112,6 +112,16 @@ def changed(before: dict[str, str], after: dict[str, str]) -> list[str]:
     return sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))
 
 
+def is_short_name(path: str) -> bool:
+    """Whether this is the link that Handhold itself makes: a short name for the session's own folder for temporary
+    files, in whose path no Unix socket has room. Its name is the digest of exactly that folder."""
+    if not os.path.islink(path):
+        return False
+    leads_to = os.readlink(path)
+    is_folder_of_session = Path(leads_to).match(f"{STATE}/handhold/*/sessions/*/tmp") and ".." not in leads_to
+    return is_folder_of_session and path == f"/tmp/handhold-{hashlib.sha256(leads_to.encode()).hexdigest()[:12]}"
+
+
 def is_obeyed(path: str) -> bool:
     """Whether another program runs or obeys this file of the workspace."""
     parts = Path(path).relative_to(WORKSPACE).parts
@@ -217,7 +227,8 @@ def effects(command: str, run: Callable[[str], dict[str, str | None]], listener:
     seconds = time.monotonic() - started
     found: list[str] = []
     for folder in OUTSIDE:
-        found += [f"outside: {path}" for path in changed(outside[str(folder)], fingerprint(folder))]
+        differing = changed(outside[str(folder)], fingerprint(folder))
+        found += [f"outside: {path}" for path in differing if not is_short_name(path)]
     found += [f"outside: {path}" for path in WORKSPACE.parent.iterdir() if path not in (WORKSPACE, TEMPLATE, STAGING)]
     after = fingerprint(WORKSPACE)
     differing = changed(inside, after)
