@@ -203,15 +203,16 @@ class History:
             last=None if target and target.is_multiple else 1,
             with_foreign=with_foreign,
         )
-        lost = self.model.find_later_change(chosen, disk)
+        later = [*self.model.find_later_changes(chosen, disk)]
+        lost = [each.path for each in later if each.is_lost]
         reply = box.undo(target, with_foreign=with_foreign)
         after = self.model.observe()
         if reply.ok:
             self.model.undone += 1
-            check(lost is None, "an undo lost a later change", lost)
+            check(not lost, "an undo lost a later change", lost)
         else:
             self.model.refused += 1
-            check(lost is not None or not chosen, "an undo was refused without a reason", reply.code)
+            check(later or not chosen, "an undo was refused without a reason", reply.code)
             self.check_unchanged(disk, after, reply.code)
         self.model.follow(box, disk, after)
 

@@ -7,12 +7,14 @@ the hashes of its contents, which it checks.
 import json
 import os
 import stat
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import combinations, count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Literal, NamedTuple
 
 from handhold import Toolbox
@@ -109,6 +111,10 @@ class Transition:
         there = part(tree, self.path)
         return contents(there) == contents(self.before) if ignore_modes else looks(there) == looks(self.before)
 
+    def is_done(self, tree: Tree, *, ignore_modes: bool) -> bool:
+        """Whether a tree is already what this transition leads to: then there is nothing to do, and nothing to lose."""
+        return replace(self, before=self.after).is_at(tree, ignore_modes=ignore_modes)
+
     def apply(self, tree: Tree) -> Tree:
         now = part(tree, self.path)
         if self.only_mode:
@@ -120,6 +126,34 @@ class Transition:
 
 def _both_files(one: Node | None, other: Node) -> bool:
     return one is not None and one.kind == other.kind == "file"
+
+
+def adapt(transition: Transition, tree: Tree, *, keeps_modes: bool) -> list[Transition] | None:
+    """What this transition is in a tree where something may have come later: itself, nothing if it is done, or a text
+    that has what came later as well. None if what came later would be lost."""
+    if transition.is_at(tree, ignore_modes=keeps_modes):
+        return [transition]
+    if transition.is_done(tree, ignore_modes=keeps_modes):
+        return []
+    path = transition.path
+    left, old, now = transition.before.get(path), transition.after.get(path), tree.get(path)
+    if left is None or old is None or now is None or {left.kind, old.kind, now.kind} != {"file"}:
+        return None
+    mode = now.mode if keeps_modes or left.mode == old.mode else old.mode
+    if mode != now.mode and now.mode != left.mode:
+        return None
+    data = merge(now.data, left.data, old.data)
+    return None if data is None else [Transition(path, {path: now}, {path: now._replace(mode=mode, data=data)})]
+
+
+def merge(now: bytes, left: bytes, old: bytes) -> bytes | None:
+    """A text as it is now, with what led from `old` to `left` reversed; None if both touch the same lines."""
+    with TemporaryDirectory() as folder:
+        places = [Path(folder, name) for name in ("now", "left", "old")]
+        for place, data in zip(places, (now, left, old), strict=True):
+            place.write_bytes(data)
+        done = subprocess.run(["git", "merge-file", "--stdout", *places], cwd=folder, capture_output=True, check=False)
+    return done.stdout if done.returncode == 0 else None
 
 
 def compare(old: Tree, new: Tree) -> dict[bytes, Transition]:
@@ -167,6 +201,11 @@ class OpenedWindow:
     session: str
     call_id: str
     paths: tuple[bytes, ...] | None
+
+
+class LaterChange(NamedTuple):
+    path: bytes
+    is_lost: bool  # else it is merged
 
 
 class Violation(AssertionError):
@@ -224,10 +263,12 @@ class Model:
         check(self.paired >= pairs - pair_names(disk), "names are one file that never were", pairs)
 
     def _follow_ours(self, box: Toolbox, entry: JournalEntry | None, disk: Tree, after: Tree) -> Tree:
-        if entry is None or not entry.succeeded or not entry.changed:
+        if entry is None or not entry.succeeded:
             return disk
-        if entry.takes_back:
+        if entry.takes_back:  # it changes nothing if all is reversed already
             return self.book_reversal(entry, disk)
+        if not entry.changed:
+            return disk
         self.book_ours(box, entry, disk, after)
         return after
 
@@ -311,29 +352,34 @@ class Model:
         reversed_entries = [self.booked[seq] for seq in reversed(entry.takes_back)]
         keeps_modes = all(each.keeps_modes for each in reversed_entries)
         done: list[Transition] = []
-        self._check_settled([*_invert_all(reversed_entries)], disk)
+        start = disk
         for each in reversed_entries:
             files = number_files()
             for transition in _invert_all([each]):
-                check(transition.is_at(disk, ignore_modes=keeps_modes), "a later change is lost", transition, disk)
-                for step in _perform(transition, disk, files, keeps_modes=keeps_modes):
+                adapted = adapt(transition, disk, keeps_modes=keeps_modes)
+                check(adapted is not None, "a later change is lost", transition, disk)
+                for step in _perform_all(adapted, disk, files, keeps_modes=keeps_modes):
                     done.append(step)
                     disk = _write_names(step, disk)
-                    self.baseline = step.apply(self.baseline)
+        self._check_settled(done, start)
+        for step in done:
+            self.baseline = step.apply(self.baseline)
         self.booked[entry.seq] = Booked(entry.seq, done, entry.call.session, keeps_modes=keeps_modes)
         return disk
 
-    def find_later_change(self, chosen: Sequence[JournalEntry], disk: Tree) -> bytes | None:
-        """Where undoing these entries would lose a later change."""
+    def find_later_changes(self, chosen: Sequence[JournalEntry], disk: Tree) -> Iterator[LaterChange]:
+        """Where something came later than these entries, up to the first place where undoing them would lose it."""
         entries = [self.booked[entry.seq] for entry in reversed(chosen)]
         for entry in entries:
             files = number_files()
             for transition in _invert_all([entry]):
-                if not transition.is_at(disk, ignore_modes=entry.keeps_modes):
-                    return transition.path
-                for step in _perform(transition, disk, files, keeps_modes=entry.keeps_modes):
+                adapted = adapt(transition, disk, keeps_modes=entry.keeps_modes)
+                if adapted != [transition] and not transition.is_done(disk, ignore_modes=entry.keeps_modes):
+                    yield LaterChange(transition.path, is_lost=adapted is None)
+                if adapted is None:
+                    return
+                for step in _perform_all(adapted, disk, files, keeps_modes=entry.keeps_modes):
                     disk = _write_names(step, disk)
-        return None
 
     def _check_settled(self, transitions: Sequence[Transition], disk: Tree) -> None:
         """What others changed where we write is booked before: else our own commit would hide it."""
@@ -355,6 +401,12 @@ def _split_made(transition: Transition) -> Iterator[Transition]:
         return
     for path, node in sorted(transition.after.items()):
         yield Transition(path, {}, {path: node}, is_made=node.kind == "folder")
+
+
+def _perform_all(
+    transitions: Sequence[Transition] | None, disk: Tree, files: Mapping[int, int], *, keeps_modes: bool
+) -> list[Transition]:
+    return [step for each in transitions or () for step in _perform(each, disk, files, keeps_modes=keeps_modes)]
 
 
 def _perform(transition: Transition, disk: Tree, files: Mapping[int, int], *, keeps_modes: bool) -> list[Transition]:
