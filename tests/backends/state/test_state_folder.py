@@ -59,3 +59,10 @@ def test_u15_a_link_to_a_root_leads_to_the_same_state(tmp_path: Path):
 
 def test_the_first_root_names_the_workspace(tmp_path: Path):
     assert ensure_state_folder(tmp_path, ["/ws", "/lib"]) == ensure_state_folder(tmp_path, ["/ws"])
+
+
+def test_a_relative_state_folder_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    folder = ensure_state_folder(Path("kept"), [str(tmp_path / "ws")])
+    assert folder.is_absolute()
+    assert folder.parent == tmp_path / "kept"

@@ -27,9 +27,9 @@ def ensure_state_folder(state: Path | None, roots: Sequence[str]) -> Path:
 
 
 def state_folder_path(state: Path | None, roots: Sequence[str]) -> Path:
-    """Where the state of a workspace is, or would be."""
+    """Where the state of a workspace is, or would be: absolute, as programs with other working directories use it."""
     name = sha256(os.fsencode(os.path.realpath(roots[0]))).hexdigest()[:NAME_LENGTH]
-    return (state or default_state_root()) / name
+    return Path(os.path.abspath(state or default_state_root())) / name
 
 
 def list_states_above(folder: Path, state: Path | None) -> Iterator[tuple[Path, Path]]:
