@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from handhold import Target, Toolbox
+from handhold.backends import quiet_open
 from handhold.backends.files.commit import Committer
-from handhold.backends.snapshots import copies, listing
+from handhold.backends.snapshots import copies
 from handhold.backends.snapshots.recorder import Recorder
 from handhold.core.ports.recording import Window
 from tests.backends.snapshots.histories import History, make_history, write
@@ -52,7 +53,7 @@ def without_shared_blocks(patch: pytest.MonkeyPatch) -> None:
 
 
 def without_quiet_reading(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(listing, "NO_ACCESS_TIME", 0)
+    patch.setattr(quiet_open, "NO_ACCESS_TIME", 0)
 
 
 def without_exchange(patch: pytest.MonkeyPatch) -> None:

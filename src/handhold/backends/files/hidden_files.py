@@ -21,6 +21,7 @@ from handhold.backends.files.folder_listing import FileId
 from handhold.backends.files.linked_names import drop_nested_roots, find_mount_point, read_mount_points
 from handhold.backends.files.root_scan import DenyCheck, RootScan
 from handhold.backends.files.roots import Root
+from handhold.backends.quiet_open import open_quietly
 from handhold.logs import suppress_and_log
 
 MAX_OUTSIDE_FILES = 200  # read in a folder outside the roots
@@ -145,7 +146,7 @@ def hold_until(lock: Lock, until: float | None) -> Generator[None]:
 
 
 def read_head(path: str, count: int) -> bytes:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    fd = open_quietly(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         return os.read(fd, count)
     finally:

@@ -21,6 +21,7 @@ from handhold.backends.files.linked_names import drop_nested_roots
 from handhold.backends.files.root_scan import RACY_NS
 from handhold.backends.files.roots import Root
 from handhold.backends.link_way import find_links_on_way
+from handhold.backends.quiet_open import open_quietly
 from handhold.core.policy import gitconfig
 from handhold.logs import log_swallowed
 
@@ -292,8 +293,12 @@ class KnownLinks:
             known = self._listings.get(folder)
             if known and known.is_stable and known.stamp == stamp:
                 return known
-            with os.scandir(folder) as entries:
-                links, folders, has_git_file = _sort_entries(entries)
+            fd = open_quietly(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                with os.scandir(fd) as entries:
+                    links, folders, has_git_file = _sort_entries(entries)
+            finally:
+                os.close(fd)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError:  # not accessible

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from handhold.backends.files.manifest import read_entry_state
+from handhold.backends.quiet_open import open_quietly
 from handhold.backends.snapshots.copies import SQLITE_SUFFIXES, Copies, database_name
 from handhold.backends.snapshots.listing import (
     FILE_FLAGS,
     VANISHED_ERRNOS,
     FolderChain,
     UnpackedStatus,
-    open_quietly,
     unpack_status,
 )
 from handhold.backends.snapshots.scan import Difference

@@ -12,13 +12,13 @@ from contextlib import contextmanager, suppress
 from secrets import token_hex
 
 from handhold.backends.files.commit.file_metadata import has_same_bytes, list_xattrs
+from handhold.backends.quiet_open import open_quietly
 from handhold.backends.snapshots.clone import NEW_FILE_FLAGS, copy_blocks, share_blocks
 from handhold.backends.snapshots.listing import (
     FILE_FLAGS,
     FOLDER_FLAGS,
     VANISHED_ERRNOS,
     FolderChain,
-    open_quietly,
     pack_status,
 )
 from handhold.backends.state.baseline import BaselineEntry, CopyResult, DueCopy, SqliteBaseline

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Collection
 
-from handhold.backends.snapshots.listing import FILE_FLAGS, open_quietly
+from handhold.backends.quiet_open import open_quietly
+from handhold.backends.snapshots.listing import FILE_FLAGS
 from handhold.core.tools.git_refresh import parse_index
 from handhold.logs import log_swallowed
 

@@ -8,9 +8,10 @@ from hashlib import blake2b
 from struct import Struct
 from typing import NamedTuple
 
+from handhold.backends.quiet_open import open_quietly
+
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-NO_ACCESS_TIME = getattr(os, "O_NOATIME", 0)  # only the owner of a file may leave its access time alone
 # It just disappeared, or something else has its name now.
 VANISHED_ERRNOS = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO)
 
@@ -105,16 +106,6 @@ def summarize_entries(listed: Sequence[ListedEntry], device: int) -> FolderSumma
 
 def _make_digest(names: bytes, packed: Sequence[bytes]) -> bytes:
     return blake2b(names + b"\0" + b"".join(packed), digest_size=16).digest()
-
-
-def open_quietly(name: bytes | str, flags: int, directory: int) -> int:
-    """Open for reading, without a trace if we own it."""
-    if NO_ACCESS_TIME:
-        try:
-            return os.open(name, flags | NO_ACCESS_TIME, dir_fd=directory)
-        except PermissionError:
-            pass
-    return os.open(name, flags, dir_fd=directory)
 
 
 class FolderChain:

@@ -14,9 +14,10 @@ from typing import TypeVar
 
 from handhold.backends.files.roots import Root
 from handhold.backends.files.staging_area import RemovalBudget, StagingArea
+from handhold.backends.quiet_open import open_quietly
 from handhold.backends.snapshots.capture import Captured, SlotCapture
 from handhold.backends.snapshots.copies import Copies
-from handhold.backends.snapshots.listing import FOLDER_FLAGS, open_quietly
+from handhold.backends.snapshots.listing import FOLDER_FLAGS
 from handhold.backends.snapshots.scan import Difference, ScanResult, TreeScan
 from handhold.backends.state.baseline import BaselineUpdate
 from handhold.backends.state.sqlite import SqliteStore

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from handhold.backends.quiet_open import open_quietly
 from handhold.backends.snapshots.copies import MAX_COMPARED_INDEX_BYTES, OTHER_DEVICE, SPECIAL, Copies
 from handhold.backends.snapshots.copy_order import CopyOrder
 from handhold.backends.snapshots.listing import (
@@ -19,7 +20,6 @@ from handhold.backends.snapshots.listing import (
     FolderSummary,
     ListedEntry,
     list_folder,
-    open_quietly,
     pack_status,
     summarize_entries,
     summarize_folder,
